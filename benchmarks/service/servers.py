@@ -1,17 +1,17 @@
 """Compare servers below the service: what attacks do to them, and how fast they are.
 
-    python benchmarks/service/servers.py attacks [--servers mixts nginx uvicorn]
+    python benchmarks/service/servers.py attacks [--servers mixts nginx]
     python benchmarks/service/servers.py restart [--rounds 5] [--against SRC]
     python benchmarks/service/servers.py speed [--rounds 5] [--seconds 3] [--against SRC]
 
-Every server runs the same service, ``mixts serve`` on SQLite. "mixts" is the command as it is, on
-Granian; "nginx" is the same behind nginx, with the configuration that the project ships; "uvicorn"
-must be installed. ``attacks`` starts a server for each attack of the tests, which needs no token,
-and prints the memory that the processes gained, the longest wait of an honest client, and the
-sockets of the attack that the server closed. ``speed`` lets the servers take turns: closed loop for
-the operations a second, open loop for the latency. Ratios are of turns of one round. ``restart``
-kills every server under load, and measures how long it takes to accept requests on copies of that
-store. ``--against`` is the ``src`` folder of another version, or several with a colon between them.
+Every server runs the same service, ``mixts serve`` on SQLite. "mixts" is the command as it is, and
+"nginx" is the same behind nginx, with the configuration that the project ships. ``attacks`` starts
+a server for each attack of the tests, which needs no token, and prints the memory that the
+processes gained, the longest wait of an honest client, and the sockets that the server closed.
+``speed`` lets the servers take turns: closed loop for the operations a second, open loop for the
+latency. Ratios are of turns of one round. ``restart`` kills every server under load, and measures
+how long it takes to accept requests on copies of that store. ``--against`` is the ``src`` folder of
+another version, or several with a colon between them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 from generator import Generator
@@ -43,9 +42,6 @@ TOKEN = b"a-token-of-some-length"
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["run"]:
-        run(*sys.argv[2:])
-        return
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("what", choices=["attacks", "restart", "speed"])
     parser.add_argument("--servers", nargs="+", default=["mixts", "nginx"])
@@ -79,8 +75,6 @@ def serving(
         before = os.environ.get("PYTHONPATH", "")
         if name == OTHER:
             os.environ["PYTHONPATH"] = options.against
-        elif name == "uvicorn":
-            server.program = (__file__, "run")
         server.start()
         os.environ["PYTHONPATH"] = before
         try:
@@ -239,35 +233,6 @@ def start_seconds(
     """Return the time until a server accepts requests, on the clock and of the processor."""
     with serving(name, options, files=files) as server:
         return {"start, s": server.age, "start, CPU s": server.cpu_seconds()}
-
-
-# -- uvicorn --------------------------------------------------------------------------------------
-
-
-def run(*words: str) -> None:
-    """Run ``mixts`` with uvicorn."""
-    from mixts_serve.http import server
-
-    from mixts.cli import main
-
-    server.run = run_uvicorn
-    sys.exit(main(list(words)))
-
-
-def run_uvicorn(
-    starting: Any, listener: Any, signals: Any, ready: Callable[[], None], *, limits: Any
-) -> None:
-    import uvicorn
-
-    config = uvicorn.Config(
-        starting.start(), lifespan="off", ws="none", log_config=None, access_log=False,
-        limit_concurrency=limits.connections,
-    )  # fmt: skip
-    one = uvicorn.Server(config)
-    signals.stop = lambda: setattr(one, "should_exit", True)
-    listener.listen(2048)
-    ready()
-    one.run([listener])
 
 
 if __name__ == "__main__":

@@ -336,7 +336,7 @@ fault(
 fault(
     "requests that are being answered do not hold the end of the service up",
     f"{SERVER}::test_what_was_accepted_is_answered_within_bounds",
-    edit("mixts_serve.http.server:Granian.finish", "STOP_SECONDS", "SILENT_SECONDS"),
+    edit("mixts_serve.http.server:Server.finish", "STOP_SECONDS", "SILENT_SECONDS"),
 )
 fault(
     "the event loop decodes large bodies without a rest",

@@ -272,7 +272,7 @@ assert not heavy, heavy
 def test_the_core_needs_no_extra() -> None:
     """Installed alone, mixts imports with only its own dependencies at hand."""
     absent = [
-        "apsw", "beartype", "dask", "distributed", "granian", "gymnasium", "httpx", "jaxtyping",
+        "apsw", "beartype", "dask", "distributed", "gymnasium", "httptools", "httpx", "jaxtyping",
         "jinja2", "matplotlib", "msgspec", "playwright", "psycopg", "pyarrow", "rich", "sklearn",
         "starlette", "threadpoolctl",
     ]  # fmt: skip

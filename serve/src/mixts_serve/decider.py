@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -311,7 +312,9 @@ class Decider:
         """
         return self._closer.end_windows()
 
-    def submit(self, operations: Sequence[Operation], done: Done) -> None:
+    def submit(
+        self, operations: Sequence[Operation], done: Done, loop: AbstractEventLoop | None = None
+    ) -> None:
         """Pass operations to the writer, all or (``OverloadedError``) none, without waiting.
 
         Parameters
@@ -320,9 +323,11 @@ class Decider:
             What to write.
         done : callable
             Called once, when the operations are durable, with a Decision, a Receipt or an error for
-            each, in the writer's thread.
+            each, in the writer's thread or in the event loop.
+        loop : asyncio.AbstractEventLoop, optional
+            The event loop that calls this; it then writes small batches to a file itself.
         """
-        self._writer.submit(operations, done)
+        self._writer.submit(operations, done, loop if self.store.backend.is_quick else None)
 
     def _wait_all(self, operations: Sequence[Any], kind: type) -> list[Any]:
         if not all(isinstance(operation, kind) for operation in operations):
@@ -340,7 +345,7 @@ class Decider:
         assert isinstance(result, kind)
         return result
 
-    def _perform(self, operations: list[Operation]) -> list[Result]:
+    def _perform(self, operations: list[Operation], wait: bool) -> list[Result]:
         def work(transaction: Transaction) -> list[Result]:
             version = transaction.active_version()
             assert version is not None
@@ -350,13 +355,13 @@ class Decider:
             batch = Batch(transaction, active, self._load, self.rules, self._rng, now)
             return batch.perform(operations)
 
-        return self._transact(work)
+        return self._transact(work, wait)
 
-    def _transact(self, work: Callable[[Transaction], R]) -> R:
+    def _transact(self, work: Callable[[Transaction], R], wait: bool = True) -> R:
         """Call a function in one transaction; retry after a conflict with another writer."""
         for _ in range(_ATTEMPTS):
             try:
-                with self.store.backend.transaction() as transaction:
+                with self.store.backend.transaction(wait) as transaction:
                     return work(transaction)
             except TransactionConflictError as error:
                 conflict = error

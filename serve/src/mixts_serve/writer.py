@@ -1,10 +1,14 @@
-"""The writer: one thread that performs all operations, those that wait together in one transaction.
+"""The writer: performs all operations, those that wait together in one transaction.
 
-A batch is what waits when the thread is free, up to ``MAX_BATCH`` units of work; the thread never
-waits for more. Under load batches grow, and a batch needs only one sync of the disk.
+A batch is what waits when nobody writes, up to ``MAX_BATCH`` units of work; the writer never waits
+for more. Under load batches grow, and a batch needs only one sync of the disk.
+
+One rule says who writes. An event loop writes the small submissions of its own, if the store can
+begin at once and is quick; a thread writes all others. Two busy threads would pass the
+interpreter's lock back and forth at every SQL statement (docs/decisions.md has the measurements).
 
 The queue is fair (weighted fair queueing). The turns are those in which submissions would be done
-if all that wait shared the thread's time equally. So a small one does not wait for large ones that
+if all that wait shared the writer's time equally. So a small one does not wait for large ones that
 came before it, and a large one is not kept waiting for ever. A batch may hold the first operations
 of a large submission; the others keep their turn.
 
@@ -19,8 +23,10 @@ import itertools
 import logging
 import threading
 import time
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -33,6 +39,7 @@ from mixts.errors import (
     TaskLockedError,
 )
 from mixts_serve.records import Operation, Result
+from mixts_serve.store.base import WouldWaitError
 
 Done = Callable[[list[Result]], None]
 """Callback of a submission: called once, with one result for each operation."""
@@ -44,13 +51,22 @@ MAX_BATCH = 256
 batch by itself."""
 
 SMALL = 64
-"""Work of a submission that is taken on however much work waits: it does not wait for that."""
+"""Work of a submission that is taken on however much work waits: it does not wait for that. An
+event loop writes no larger batch."""
+
+SLOW_SECONDS = 0.05
+"""If an event loop needs longer for a batch, it serves nobody else for too long: the thread writes
+for a while. An ordinary batch takes 1 to 10 ms."""
+
+PAUSE_SECONDS = 1.0
+"""Time for which the thread then writes."""
 
 MAX_WORK = 20_000
 """Most work of a submission, and of all larger than ``SMALL`` that wait: two to four seconds."""
 
 PROBE_SECONDS = 1.0
-"""Time between attempts to write to a failed store while no operations arrive."""
+"""Time between attempts to write to a failed store while no operations arrive, and for an event
+loop to write."""
 
 WATCH_SECONDS = 0.5
 """Time between looks at the store."""
@@ -71,7 +87,7 @@ class MoreWorkError(Exception):
 
 
 class Call(NamedTuple):
-    """A function that the writer's thread calls between two batches."""
+    """A function that the thread calls between two batches."""
 
     function: Callable[[], Any]
 
@@ -114,16 +130,17 @@ class Slice(NamedTuple):
 
 
 class BatchWriter:
-    """The queue of operations, and the thread that writes them.
+    """The queue of operations, and the thread that writes what no event loop does.
 
     ``perform`` performs operations in one transaction and returns their results; it may raise
-    ``MoreWorkError``. ``probe`` tests a failed store. ``watch`` returns for how many seconds the
+    ``MoreWorkError``, and ``WouldWaitError`` if its second argument, whether the store may wait
+    for others, is false. ``probe`` tests a failed store. ``watch`` returns for how many seconds the
     store has not answered. ``size_of`` estimates the work of an operation; 1 is an ordinary one.
     """
 
     def __init__(
         self,
-        perform: Callable[[list[Operation]], list[Result]],
+        perform: Callable[[list[Operation], bool], list[Result]],
         probe: Callable[[], None],
         max_pending: int,
         max_work: int = MAX_WORK,
@@ -143,12 +160,21 @@ class BatchWriter:
         """Number of operations that have no result yet."""
         self._waiting_work = 0
         self._shared_work = 0.0
-        """Work that every submission would have got so far, if all shared the thread's time."""
+        """Work that every submission would have got so far, if all shared the writer's time."""
         self._n_batches = self._n_written = 0
         self._failure: str | None = None
         """Reason why the last write failed; None if it succeeded."""
         self._silence = 0.0
         """Seconds for which the store had not answered at the last look."""
+        self._is_writing = False
+        """Whether the thread or an event loop writes now."""
+        self._loop_is_next = False
+        """Whether an event loop was told to write the next batch."""
+        self._appointed_at = 0.0
+        self._waiting_loop: AbstractEventLoop | None = None
+        """The event loop that writes when the thread has written its batch."""
+        self._no_loop_before = 0.0
+        """Time before which the thread writes all batches."""
         self._is_closed = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mixts-writer", daemon=True)
@@ -177,10 +203,13 @@ class BatchWriter:
             return failure
         return f"the store has not answered for {seconds:.0f} s"
 
-    def submit(self, operations: Sequence[Operation], done: Done) -> None:
+    def submit(
+        self, operations: Sequence[Operation], done: Done, loop: AbstractEventLoop | None = None
+    ) -> None:
         """Put operations in the queue: all of them or, if this raises an error, none.
 
-        ``done`` is called in the writer's thread.
+        An event loop that submits names itself. ``done`` is called by the thread or the event loop
+        that writes.
         """
         if not operations:
             done([])
@@ -212,10 +241,10 @@ class BatchWriter:
                     f"{self._waiting_work:,} units of work are waiting and at most "
                     f"{self._max_work:,} may: {size:,} more were not taken on; try again later"
                 )
-            self._put(submission)
+            self._put(submission, loop)
 
     def run(self, function: Callable[[], Any]) -> Any:
-        """Call a function in the writer's thread, and return its result."""
+        """Call a function in the thread, and return its result."""
         future: Future[list[Any]] = Future()
         with self._changed:
             self._put(Submission([Call(function)], future.set_result, 0, alone=True))
@@ -224,7 +253,7 @@ class BatchWriter:
             raise result
         return result
 
-    def _put(self, submission: Submission) -> None:
+    def _put(self, submission: Submission, loop: AbstractEventLoop | None = None) -> None:
         """Put a new submission in the queue; the caller holds the lock."""
         if self._is_closed:
             raise StoreError("the decider is closed")
@@ -232,7 +261,18 @@ class BatchWriter:
         self._pending += len(submission.operations)
         self._waiting_work += submission.work
         heapq.heappush(self._queue, submission)
-        self._changed.notify()
+        self._appoint(None if submission.work else loop)
+
+    def _appoint(self, loop: AbstractEventLoop | None) -> None:
+        """Tell an event loop, or else the thread, to write next; the caller holds the lock."""
+        if self._loop_is_next:
+            return
+        if loop is not None and time.monotonic() >= self._no_loop_before:
+            # After two passes of the loop: requests that arrive in the first one join the batch.
+            loop.call_soon(loop.call_soon, self._write_in_loop, loop)
+            self._loop_is_next, self._appointed_at = True, time.monotonic()
+        else:
+            self._changed.notify()
 
     def close(self) -> None:
         """Write everything in the queue, and end the threads.
@@ -248,6 +288,31 @@ class BatchWriter:
         if self._thread.is_alive():
             raise _silent(self._watch())
 
+    # -- in an event loop ---------------------------------------------------------------------
+
+    def _write_in_loop(self, loop: AbstractEventLoop) -> None:
+        """Write the next batch, unless it is large; after the thread, if that is writing."""
+        with self._changed:
+            if self._is_writing:
+                self._waiting_loop = loop
+                return
+            is_small = bool(self._queue) and not (self._queue[0].work or self._queue[0].alone)
+            if not (self._loop_is_next and is_small):
+                self._loop_is_next = False
+                self._changed.notify()
+                return
+            batch = self._begin(SMALL)
+        started = time.monotonic()
+        is_written = self._write(batch, wait=False)
+        with self._changed:
+            self._loop_is_next = False
+            if time.monotonic() - started > SLOW_SECONDS:
+                self._no_loop_before = time.monotonic() + PAUSE_SECONDS
+            if self._queue:
+                self._appoint(loop if is_written else None)
+            elif self._is_closed:
+                self._changed.notify()
+
     # -- in the thread that watches -----------------------------------------------------------
 
     def _watch_store(self) -> None:
@@ -255,6 +320,10 @@ class BatchWriter:
             silence = self._watch()
             with self._changed:
                 self._silence = silence
+                waited = time.monotonic() - self._appointed_at
+                if self._loop_is_next and not self._is_writing and waited > PROBE_SECONDS:
+                    self._loop_is_next = False  # its loop has ended, or is busy
+                    self._changed.notify()
                 has_waiting = bool(self._batch or self._queue)
             if silence > SILENT_SECONDS and has_waiting:
                 self._note(str(_silent(silence)))
@@ -270,29 +339,41 @@ class BatchWriter:
                 self._add_results(submission, [error] * n_left)
         _call_back(refused)
 
-    # -- in the writer's thread ---------------------------------------------------------------
+    # -- in the thread ------------------------------------------------------------------------
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not (self._queue or self._is_closed):
-                    if not self._changed.wait(PROBE_SECONDS if self._failure else None):
-                        break  # it is time to probe the store
+                self._wait()
                 failure, is_closed = self._failure, self._is_closed
                 if is_closed and not self._queue:
                     return
-                batch = self._batch = [] if is_closed and failure else self._take()
+                batch = [] if is_closed and failure else self._begin(MAX_BATCH)
             if batch:
-                self._write(batch)
+                self._write(batch, wait=True)
             elif is_closed:
                 self._refuse_all(StoreUnavailableError(failure))
             else:
                 self._retry_store()
 
-    def _take(self) -> list[Slice]:
-        """Remove the next batch from the queue; the caller holds the lock."""
+    def _wait(self) -> None:
+        """Wait until it is the thread's turn, or time to probe the store."""
+        while self._is_writing or self._loop_is_next or not (self._queue or self._is_closed):
+            is_notified = self._changed.wait(PROBE_SECONDS if self._failure else None)
+            if not (is_notified or self._is_writing):
+                return
+
+    # -- in either ----------------------------------------------------------------------------
+
+    def _begin(self, most: int) -> list[Slice]:
+        """Take the next batch, to write it; the caller holds the lock."""
+        self._batch = self._take(most)
+        self._is_writing = bool(self._batch)
+        return self._batch
+
+    def _take(self, left: int) -> list[Slice]:
+        """Remove the next batch, with at most so much work, from the queue."""
         batch: list[Slice] = []
-        left = MAX_BATCH
         while self._queue and not (batch and self._queue[0].alone):
             first = self._queue[0]
             start = end = len(first.results)
@@ -311,19 +392,33 @@ class BatchWriter:
     def _work_of(self, operation: Any) -> int:
         return 0 if isinstance(operation, Call) else self._size_of(operation)
 
-    def _write(self, batch: list[Slice]) -> None:
-        """Perform a batch, and pass the results to the callbacks."""
+    def _write(self, batch: list[Slice], *, wait: bool) -> bool:
+        """Perform a batch and pass the results to the callbacks; return False if it must wait."""
+        try:
+            return self._try_to_write(batch, wait)
+        finally:
+            with self._changed:
+                self._is_writing = False
+                loop, self._waiting_loop = self._waiting_loop, None
+                if loop is not None:
+                    with suppress(RuntimeError):  # the loop has ended
+                        loop.call_soon_threadsafe(self._write_in_loop, loop)
+
+    def _try_to_write(self, batch: list[Slice], wait: bool) -> bool:
         operations = [operation for each in batch for operation in each.operations]
         failure: str | None = None
         results: list[Any]
         started = time.monotonic()
         try:
             is_call = isinstance(operations[0], Call)
-            results = [operations[0].function()] if is_call else self._perform(operations)
+            results = [operations[0].function()] if is_call else self._perform(operations, wait)
             self._note(None)
         except MoreWorkError:
             self._put_back(batch, alone=False)
-            return
+            return True
+        except WouldWaitError:
+            self._put_back(batch, alone=False)
+            return False
         except StoreUnavailableError as error:
             failure, results = str(error), [error] * len(operations)
             self._note(failure)
@@ -331,12 +426,13 @@ class BatchWriter:
             if len(batch) > 1:
                 # Some submission made the batch fail: write each alone, so that others succeed.
                 self._put_back(batch, alone=True)
-                return
+                return True
             results = [_reported(error, operations)] * len(operations)
         self._answer(batch, results)
         if failure and time.monotonic() - started > SLOW_STORE_SECONDS:
             # The store was silent. The others would wait as long, one batch after the other.
             self._refuse_all(StoreUnavailableError(failure))
+        return True
 
     def _put_back(self, batch: list[Slice], *, alone: bool) -> None:
         with self._changed:
@@ -387,6 +483,8 @@ class BatchWriter:
         """Remember why the store cannot be written to; None: it can."""
         with self._changed:
             before, self._failure = self._failure, failure
+            if failure is not None and before is None:
+                self._changed.notify()  # the thread probes the store from now on
         if failure is not None and before is None:
             log.error("the store cannot be written to: %s", failure)
 

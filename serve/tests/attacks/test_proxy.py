@@ -1,6 +1,6 @@
 """The service behind nginx, with the configuration that the project ships.
 
-Granian keeps connections that are silent or slow until they time out, and knows no limit for an
+uvicorn keeps connections that are silent or slow until they time out, and knows no limit for an
 address. The proxy does.
 """
 

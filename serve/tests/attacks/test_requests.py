@@ -229,7 +229,7 @@ def test_bodies_that_never_end_do_not_fill_the_memory_together(victim: Victim) -
 # -- crowds ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_clients", [200, 1000])
+@pytest.mark.parametrize("n_clients", [200, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_crowd_that_pipelines_keeps_nobody_out(victim: Victim, n_clients: int) -> None:
     """Each sends hundreds of requests in advance, and reads no response."""
     get = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -297,5 +297,5 @@ def test_thompson_sampling_looks_for_nothing(
 def submit_together(decider: Decider, operations: list[Any]) -> None:
     """Perform operations in one batch."""
     done: list[Any] = []
-    decider._writer.run(lambda: done.extend(decider._perform(operations)))
+    decider._writer.run(lambda: done.extend(decider._perform(operations, wait=True)))
     assert not [result for result in done if isinstance(result, Exception)]

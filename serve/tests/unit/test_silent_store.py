@@ -31,11 +31,11 @@ class SilentStore(Work):
         self.gate, self.begun = threading.Event(), threading.Event()
         self.seconds = 0.0
 
-    def __call__(self, operations: list[Operation]) -> list[Result]:
+    def __call__(self, operations: list[Operation], wait: bool) -> list[Result]:
         self.begun.set()
         assert self.gate.wait(10)
         self.seconds = 0.0
-        return super().__call__(operations)
+        return super().__call__(operations, wait)
 
     def watch(self) -> float:
         return self.seconds
@@ -116,7 +116,7 @@ def test_others_do_not_wait_after_a_slow_failure(monkeypatch: pytest.MonkeyPatch
     """The next batches would wait as long for the store, each of them."""
     gate, n_batches = threading.Event(), 0
 
-    def fail_slowly(operations: list[Operation]) -> list[Result]:
+    def fail_slowly(operations: list[Operation], wait: bool) -> list[Result]:
         nonlocal n_batches
         n_batches += 1
         assert gate.wait(10)
@@ -137,7 +137,7 @@ def test_others_do_not_wait_after_a_slow_failure(monkeypatch: pytest.MonkeyPatch
 def test_a_locked_task_is_no_failure_of_the_store() -> None:
     gate = threading.Event()
 
-    def perform(operations: list[Operation]) -> list[Result]:
+    def perform(operations: list[Operation], wait: bool) -> list[Result]:
         assert gate.wait(10)
         if TWO in operations:
             raise TaskLockedError("locked")

@@ -57,10 +57,10 @@ def test_a_store_that_fails_is_tried_again(
     failures = iter(range(5))
     transaction = store.backend.transaction
 
-    def fail() -> object:
+    def fail(wait: bool) -> object:
         if next(failures, None) is not None:
             raise StoreUnavailableError("the disk is full")
-        return transaction()
+        return transaction(wait)
 
     with store, Decider(arms(), store, reward_window=0.05, default_reward=0.0) as decider:
         decider.decide("u")

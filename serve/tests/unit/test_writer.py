@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -125,10 +126,10 @@ def test_a_small_submission_does_not_wait_for_many_large_ones(work: Work) -> Non
     """It comes when some of them have been written."""
     callback = Callback()
 
-    def perform(operations: list[Operation]) -> list[Result]:
+    def perform(operations: list[Operation], wait: bool) -> list[Result]:
         if len(work.batches) == 5:
             writer.submit([ONE], callback)
-        return work(operations)
+        return work(operations, wait)
 
     writer = BatchWriter(perform, lambda: None, 100, size_of=sized)
     with busy(writer):
@@ -142,10 +143,10 @@ def test_a_small_submission_does_not_wait_for_many_large_ones(work: Work) -> Non
 def test_a_small_submission_comes_between_two_batches_of_a_large_one(work: Work) -> None:
     callback = Callback()
 
-    def perform(operations: list[Operation]) -> list[Result]:
+    def perform(operations: list[Operation], wait: bool) -> list[Result]:
         if not work.batches:
             writer.submit([ONE], callback)
-        return work(operations)
+        return work(operations, wait)
 
     writer = BatchWriter(perform, lambda: None, 10, size_of=sized)
     writer.submit([offering(300) for _ in range(3)], callback)
@@ -178,11 +179,11 @@ def test_a_large_submission_is_not_kept_waiting_for_ever(work: Work) -> None:
 def test_a_batch_that_finds_more_work_is_cut_again(work: Work) -> None:
     sizes = {"one": 1}
 
-    def perform(operations: list[Operation]) -> list[Result]:
+    def perform(operations: list[Operation], wait: bool) -> list[Result]:
         if sizes["one"] == 1:
             sizes["one"] = 200
             raise MoreWorkError
-        return work(operations)
+        return work(operations, wait)
 
     writer = BatchWriter(perform, lambda: None, 10, size_of=lambda one: sizes[one.task])
     callback = Callback()
@@ -379,3 +380,148 @@ def test_no_operation_is_lost_between_threads(writer: BatchWriter, work: Work) -
     threads[0].join()
     assert sum(map(len, work.batches)) == len(callback.results) == 6 * n
     assert writer.pending == 0
+
+
+# -- event loops ----------------------------------------------------------------------------------
+
+LOOP, THREAD = "MainThread", "mixts-writer"
+
+
+async def submitted(writer: BatchWriter, *operations: Operation) -> list[Result]:
+    """Submit operations from an event loop, and wait for the results."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[list[Result]] = loop.create_future()
+
+    def done(results: list[Result]) -> None:
+        loop.call_soon_threadsafe(future.set_result, results)
+
+    writer.submit(operations, done, loop)
+    return await asyncio.wait_for(future, 10)
+
+
+def test_an_event_loop_writes_small_submissions(writer: BatchWriter, work: Work) -> None:
+    async def submit() -> None:
+        await asyncio.gather(*(submitted(writer, ONE) for _ in range(20)))
+        await submitted(writer, *[TWO] * writing.SMALL)
+
+    asyncio.run(submit())
+    assert work.batches == [[ONE] * 20, [TWO] * writing.SMALL], "a batch has what waits"
+    assert work.threads == [LOOP, LOOP]
+
+
+def test_the_thread_writes_what_is_large(writer: BatchWriter, work: Work) -> None:
+    asyncio.run(submitted(writer, *[ONE] * (writing.SMALL + 1)))
+    writer.submit([TWO], Callback())
+    writer.run(lambda: None)
+    assert work.threads == [THREAD, THREAD]
+
+
+def test_the_thread_writes_a_batch_that_must_wait(writer: BatchWriter, work: Work) -> None:
+    async def submit() -> None:
+        work.must_wait = True
+        await submitted(writer, ONE)
+        work.must_wait = False
+        await submitted(writer, TWO)
+
+    asyncio.run(submit())
+    assert work.batches == [[ONE], [TWO]]
+    assert work.threads == [THREAD, LOOP]
+
+
+def test_the_thread_writes_for_a_while_after_a_slow_batch(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "SLOW_SECONDS", 0.01)
+    monkeypatch.setattr(writing, "PAUSE_SECONDS", 0.5)
+
+    def perform(operations: list[Operation], wait: bool) -> list[Result]:
+        time.sleep(0.02 if operations == [ONE] else 0.0)
+        return work(operations, wait)
+
+    async def submit() -> None:
+        await submitted(writer, ONE)
+        await submitted(writer, TWO)
+        await asyncio.sleep(0.6)
+        await submitted(writer, TWO)
+
+    writer = BatchWriter(perform, lambda: None, 10)
+    asyncio.run(submit())
+    writer.close()
+    assert work.threads == [LOOP, THREAD, LOOP]
+
+
+def test_the_event_loop_writes_when_the_thread_has_written(writer: BatchWriter, work: Work) -> None:
+    async def submit() -> None:
+        with busy(writer):
+            results = asyncio.ensure_future(submitted(writer, ONE))
+            await asyncio.sleep(0.05)
+            assert work.batches == [], "one of them writes at a time"
+        await results
+
+    asyncio.run(submit())
+    assert work.threads == [LOOP]
+
+
+def test_an_event_loop_that_ends_leaves_its_submissions_to_the_thread(
+    writer: BatchWriter, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "PROBE_SECONDS", 0.05)
+    callback = Callback()
+    loop = asyncio.new_event_loop()
+    loop.call_soon(lambda: (writer.submit([ONE], callback, loop), loop.stop()))
+    loop.run_forever()
+    loop.close()
+    callback.wait()
+    assert work.threads == [THREAD]
+
+
+def test_the_thread_probes_the_store_after_a_failure_in_an_event_loop(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "PROBE_SECONDS", 0.02)
+    probed = threading.Event()
+    writer = BatchWriter(work, probed.set, 10)
+    work.is_away = True
+    (result,) = asyncio.run(submitted(writer, ONE))
+    assert isinstance(result, StoreUnavailableError)
+    assert probed.wait(10)
+    writer.close()
+
+
+def test_no_operation_is_lost_between_loops_and_threads(work: Work) -> None:
+    callback, n = Callback(), 300
+    overlaps, is_writing = [], threading.Lock()
+
+    def perform(operations: list[Operation], wait: bool) -> list[Result]:
+        if not is_writing.acquire(blocking=False):
+            overlaps.append(operations)
+            is_writing.acquire()
+        time.sleep(0)  # another thread may run
+        work.must_wait = not work.must_wait
+        try:
+            return work(operations, wait)
+        finally:
+            is_writing.release()
+
+    async def submit_from_loop() -> None:
+        for _ in range(n):
+            await asyncio.gather(*(submitted(writer, ONE) for _ in range(3)))
+
+    def submit() -> None:
+        for _ in range(n):
+            writer.submit([TWO], callback)
+            writer.run(lambda: None)
+
+    writer = BatchWriter(perform, lambda: None, 10_000)
+    threads = [threading.Thread(target=submit) for _ in range(2)]
+    threads += [threading.Thread(target=asyncio.run, args=(submit_from_loop(),)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    callback.wait(2 * n)
+    assert sum(map(len, work.batches)) == 2 * n + 2 * 3 * n
+    assert not overlaps
+    assert writer.pending == 0
+    writer.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from mixts_serve.records import Operation, Receipt, Result
+from mixts_serve.store.base import WouldWaitError
 
 from mixts.errors import StoreUnavailableError
 
@@ -17,8 +18,12 @@ class Work:
         self.threads: list[str] = []
         self.is_away = False
         self.bad: Operation | None = None
+        self.must_wait = False
+        """Whether a batch that must not wait is refused."""
 
-    def __call__(self, operations: list[Operation]) -> list[Result]:
+    def __call__(self, operations: list[Operation], wait: bool) -> list[Result]:
+        if self.must_wait and not wait:
+            raise WouldWaitError
         if self.is_away:
             raise StoreUnavailableError("the disk is away")
         if self.bad in operations:

@@ -256,7 +256,7 @@ def _log_to_stderr(level: str) -> Iterator[None]:
     """Write the messages of the service, the library and the HTTP server to standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("mixts: %(levelname)s: %(message)s"))
-    loggers = [logging.getLogger(name) for name in ("mixts", "mixts_serve", "_granian")]
+    loggers = [logging.getLogger(name) for name in ("mixts", "mixts_serve", "uvicorn.error")]
     before = [(logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)

@@ -302,7 +302,7 @@ class Operations:
         if completions is None or completions.loop is not loop:
             completions = self._completions = Completions(loop)
         future: ResultsFuture = loop.create_future()
-        self._decider.submit(operations, partial(completions.put, future))
+        self._decider.submit(operations, partial(completions.put, future), loop)
         return await future
 
 
@@ -325,7 +325,7 @@ class Service:
         self._limits = limits or Limits()
         self._gate = Gate(tokens, host)
         self._rate_limit = RateLimit(rate)
-        self._bodies = Bodies(ROOM_BODIES * self._limits.body, self._limits.seconds)
+        self._bodies = Bodies(ROOM_BODIES * self._limits.body)
         self.metrics = Metrics()
         self._operations = Operations(decider, self._limits, self._rate_limit, self.metrics)
         needs_token = tokens is not None

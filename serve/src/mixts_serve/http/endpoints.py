@@ -220,7 +220,7 @@ class Endpoints:
         self._uploads += 1
         try:
             most = max(limits.prior, limits.body)
-            body = await Bodies(most, limits.seconds).read(request.receive, headers, most)
+            body = await Bodies(most).read(request.receive, headers, most)
 
             def upload() -> Activation:
                 protocol.check_prior(body, limits)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -90,11 +89,10 @@ ROOM_BODIES = 64
 
 
 class Bodies:
-    """Receives bodies: in time, and with joint room in the memory until they are answered."""
+    """Receives bodies, with joint room in the memory until they are answered."""
 
-    def __init__(self, n_bytes: int, seconds: float) -> None:
+    def __init__(self, n_bytes: int) -> None:
         self._left = n_bytes
-        self._seconds = seconds
 
     async def read(self, receive: Receive, headers: Headers, limit: int) -> bytes:
         """Return the whole body of a request; refuse more than ``limit`` bytes.
@@ -110,16 +108,6 @@ class Bodies:
         discarded = 0 if b"expect" in headers else _DISCARDED * limit
         if length is not None and length > max(limit, discarded):
             raise _too_large(limit)
-        try:
-            async with asyncio.timeout(self._seconds):
-                return await self._receive(receive, length, limit, discarded)
-        except TimeoutError:
-            expected = f"a body must arrive within {self._seconds:g} seconds"
-            raise RefusalError(408, "timeout", expected, headers=(CLOSE,)) from None
-
-    async def _receive(
-        self, receive: Receive, length: int | None, limit: int, discarded: int
-    ) -> bytes:
         parts: list[bytes] = []
         size = kept = 0
         more = True

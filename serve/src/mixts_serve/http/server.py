@@ -10,19 +10,17 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from types import FrameType
 
-from granian.constants import HTTPModes, Interfaces
-from granian.http import HTTP1Settings
-from granian.log import LogLevels
-from granian.net import SocketHolder  # type: ignore[attr-defined]  # it is typed elsewhere
-from granian.server.embed import Server
+import uvicorn
 from prometheus_client import disable_created_metrics
 from starlette.types import Receive, Scope, Send
 
 from mixts_serve.http import protocol
 from mixts_serve.http.app import Sender, Service
+from mixts_serve.http.connections import Connection, WaitingConnections
 from mixts_serve.http.limits import Limits
 from mixts_serve.http.refusals import RefusalError, retry_after
 
@@ -33,9 +31,6 @@ SILENT_SECONDS = 0.5
 """The same, if no request has begun: connections that rest do not hold the end up."""
 
 BACKLOG = 4096
-
-BUFFER_BYTES = 64 << 10
-"""Bytes that the server reads of a connection before the application takes them."""
 
 OTHER_FILES = 256
 """Open files that the store and the rest of the process may need."""
@@ -188,56 +183,40 @@ _NOT_READY = RefusalError(
 )  # fmt: skip
 
 
-class Granian(Server):
-    """The HTTP server: Granian in this process, for it may have no other that owns the store.
+class Server(uvicorn.Server):
+    """uvicorn, in this process: it has one event loop and owns the store."""
 
-    Granian would bind a socket that several processes may share, so that a second service on the
-    same port would go unnoticed: it gets one that is bound.
-    """
-
-    def __init__(self, app: Service | Starting, listener: socket.socket, limits: Limits) -> None:
+    def __init__(self, app: Service | Starting, limits: Limits) -> None:
         self.app = app
-        self.requests: set[asyncio.Task[None]] = set()
-        """Requests that are being answered."""
-        self._listener = listener
-        listener.listen(BACKLOG)
+        connection = partial(Connection, limits, _max_connections(limits), WaitingConnections())
         super().__init__(
-            self._respond, interface=Interfaces.ASGINL, http=HTTPModes.http1, websockets=False,
-            backlog=BACKLOG, backpressure=_max_connections(limits),
-            http1_settings=HTTP1Settings(
-                header_read_timeout=round(1000 * limits.seconds), max_buffer_size=BUFFER_BYTES
-            ),
-            log_level=LogLevels.error, log_dictconfig={"incremental": True, "handlers": {}},
+            uvicorn.Config(
+                self._respond, http=connection, lifespan="off", ws="none",  # type: ignore[arg-type]
+                interface="asgi3", backlog=BACKLOG, timeout_keep_alive=limits.seconds,  # type: ignore[arg-type]
+                log_config=None, access_log=False, proxy_headers=False, server_header=False,
+            )
         )  # fmt: skip
 
-    def _init_shared_socket(self) -> None:
-        opened = self._listener.dup().detach()
-        is_unix = False
-        arguments = {"linux": (opened, is_unix, BACKLOG), "win32": (opened,)}
-        self._shd = SocketHolder(*arguments.get(sys.platform, (opened, is_unix)))  # type: ignore[assignment]
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Leave signals to ``Signals``."""
+        return nullcontext()
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self.requests.add(task)
-        try:
-            await self.app(scope, receive, send)
-        finally:
-            self.requests.discard(task)
+        await self.app(scope, receive, send)
 
     async def finish(self, serving: asyncio.Future[None], hurry: asyncio.Event) -> None:
         """Answer the requests that have begun, within some seconds or until ``hurry`` is set."""
-        self.stop()  # type: ignore[no-untyped-call]
-        self._listener.close()
+        self.should_exit = True
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while not serving.done() and not hurry.is_set():
-            seconds = loop.time() - begun
-            if seconds > (STOP_SECONDS if self.requests else SILENT_SECONDS):
+            tasks = self.server_state.tasks
+            if loop.time() - begun > (STOP_SECONDS if tasks else SILENT_SECONDS):
                 break
             await asyncio.sleep(0.01)
-        for request in self.requests:
+        for request in list(self.server_state.tasks):
             request.cancel()  # the application refuses the request: the service is stopping
+        self.force_exit = True
         await asyncio.wait([serving], timeout=SILENT_SECONDS)
         serving.cancel()
 
@@ -256,11 +235,21 @@ def run(
     """
     disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter
     try:
-        was_ready = asyncio.run(_serve(service, listener, signals, on_ready, limits))
+        with asyncio.Runner(loop_factory=_event_loop()) as runner:
+            was_ready = runner.run(_serve(service, listener, signals, on_ready, limits))
     finally:
         gc.unfreeze()
     if not was_ready:
         raise KeyboardInterrupt
+
+
+def _event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes a fast event loop; None where there is none."""
+    try:
+        import uvloop
+    except ImportError:  # Windows has none
+        return None
+    return uvloop.new_event_loop
 
 
 async def _serve(
@@ -281,9 +270,9 @@ async def _serve(
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(begin_to_stop)
 
-    server = Granian(service, listener, limits)
+    server = Server(service, limits)
     with _signals_wake(loop):
-        serving = asyncio.ensure_future(server.serve())
+        serving = asyncio.ensure_future(server.serve([listener]))
         signals.stop = stop
         try:
             if isinstance(service, Starting):
@@ -294,6 +283,8 @@ async def _serve(
             # What the start made lives as long as the process: the collector need not visit it.
             gc.collect()
             gc.freeze()
+            while not server.started:
+                await asyncio.sleep(0.001)
             on_ready()
             await stopping.wait()
         finally:

@@ -284,6 +284,14 @@ class WriteAheadLog:
 
     # -- in the thread that writes ------------------------------------------------------------
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether ``writer`` returns at once; the log may have to be moved into the file before."""
+        return (
+            not (self._must_reopen or self._is_full or self._pages > self._reset_above)
+            and self._is_taken_over
+        )
+
     def writer(self) -> Any:
         """Return the connection to write with, after making the log ready for it."""
         reopen = self._must_reopen and self._ends_synced and time.monotonic() > self._reopen_at

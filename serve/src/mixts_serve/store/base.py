@@ -171,6 +171,10 @@ class TransactionConflictError(Exception):
     """The transaction conflicted with another writer's; nothing was changed, so retry it."""
 
 
+class WouldWaitError(Exception):
+    """A transaction that must not wait for another process or a server would have to."""
+
+
 class Transaction(ABC):
     """One transaction: when its context ends, all of its changes are durable, or none was made."""
 
@@ -388,6 +392,8 @@ class Backend(ABC):
     """The path or address that messages show."""
     database: str
     """Name of the database system."""
+    is_quick = False
+    """Whether a write waits for no server, so that an event loop may write."""
     settle_us = 0
     """Microseconds after which an operation's rows are visible, with those of smaller numbers."""
 
@@ -396,8 +402,10 @@ class Backend(ABC):
         return clock.now_us()
 
     @abstractmethod
-    def transaction(self) -> AbstractContextManager[Transaction]:
+    def transaction(self, wait: bool = True) -> AbstractContextManager[Transaction]:
         """Begin a transaction of the one writer; raise ``StoreUnavailableError`` if that fails.
+
+        With ``wait=False``, raise :class:`WouldWaitError` if it cannot begin at once.
 
         Conflicts with other writers are the backend's to avoid (locks) or to report as
         :class:`TransactionConflictError`, after which the batch is retried.

@@ -330,7 +330,7 @@ class PostgresBackend(Backend):
     # -- writing ------------------------------------------------------------------------------
 
     @contextmanager
-    def transaction(self) -> Iterator[PostgresTransaction]:
+    def transaction(self, wait: bool = True) -> Iterator[PostgresTransaction]:
         skips, transaction = time.monotonic() < self._skip_until, None
         try:
             with self.connections.transaction() as connection:

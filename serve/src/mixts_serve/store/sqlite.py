@@ -27,8 +27,8 @@ from msgspec.structs import replace
 from mixts.errors import StoreUnavailableError
 from mixts_serve.records import LoggedDecision, TaskEntry, WaitingDecision
 from mixts_serve.store import _sqlite_file
-from mixts_serve.store._sqlite_log import Connections, WriteAheadLog
-from mixts_serve.store.base import Backend, Transaction
+from mixts_serve.store._sqlite_log import BUSY_SECONDS, Connections, WriteAheadLog
+from mixts_serve.store.base import Backend, Transaction, WouldWaitError
 from mixts_serve.store.tables import (
     ACTION_SETS,
     DECISIONS,
@@ -159,6 +159,7 @@ class SQLiteBackend(Backend):
     """A store in one file (and, while it is open, its ``-wal`` and ``-shm``)."""
 
     database = "SQLite"
+    is_quick = True
 
     def __init__(
         self, path: str | os.PathLike[str], *, vfs: str | None = None, synchronous: str = "FULL"
@@ -175,11 +176,13 @@ class SQLiteBackend(Backend):
         """Since when the writer has been waiting for a lock or for the disk."""
 
     @contextmanager
-    def transaction(self) -> Iterator[SQLiteTransaction]:
+    def transaction(self, wait: bool = True) -> Iterator[SQLiteTransaction]:
+        if not (wait or self._log.is_ready):
+            raise WouldWaitError(f"the write-ahead log of {self.name} must be moved")
         try:
             self._waits_since = time.monotonic()
             writer = self._log.writer()
-            writer.execute("BEGIN IMMEDIATE")  # waits while another process writes
+            self._begin(writer, wait)
             try:
                 self._waits_since = None
                 yield SQLiteTransaction(writer)
@@ -197,6 +200,16 @@ class SQLiteBackend(Backend):
             raise self._unavailable(error) from error
         finally:
             self._waits_since = None
+
+    def _begin(self, writer: Any, wait: bool) -> None:
+        """Begin to write; if another process writes, wait for it or raise ``WouldWaitError``."""
+        writer.set_busy_timeout(BUSY_SECONDS * 1000 if wait else 0)
+        try:
+            writer.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError as error:
+            if wait:
+                raise
+            raise WouldWaitError(f"another process writes to {self.name}") from error
 
     def watch(self) -> float:
         since = self._waits_since

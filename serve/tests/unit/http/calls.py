@@ -111,7 +111,12 @@ class FakeDecider:
     seconds: float | None = 0.0
     """After which it answers; None: never."""
 
-    def submit(self, operations: Sequence[Operation], done: Callable[[list[Result]], None]) -> None:
+    def submit(
+        self,
+        operations: Sequence[Operation],
+        done: Callable[[list[Result]], None],
+        loop: Any = None,
+    ) -> None:
         if self.refuses is not None:
             raise self.refuses
         self.submitted += operations
