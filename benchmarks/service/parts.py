@@ -87,7 +87,7 @@ def measure(size: int, n_batches: int, folder: str | None, clock: Clock) -> dict
             for _ in range(n):
                 operations = next_batch()
                 started = time.perf_counter()
-                results = decider._perform(operations)
+                results = decider._perform(operations, wait=True)
                 elapsed += time.perf_counter() - started
                 unrewarded.extend(r.id for r in results if isinstance(r, Decision))
             return elapsed
