@@ -1,6 +1,6 @@
 """A batch of operations: reads, learns, decides and logs, in one transaction.
 
-A batch first learns from its rewards (``outcomes``), then makes its decisions, so that decisions
+A batch first learns from its rewards (``Outcomes``), then makes its decisions, so that decisions
 use as many rewards as possible. Any other order would also be correct: all operations of a batch
 were submitted before any of them had a result.
 """
@@ -26,9 +26,7 @@ from mixts.errors import (
 )
 from mixts.extend import Array, Float
 from mixts.families import Statistics
-from mixts_serve.locked import MOST_WAITING, LockedTasks, WaitingActions, taken, task_locked
 from mixts_serve.offers import Asked, Ids, checked_request, request_digest
-from mixts_serve.outcomes import Outcomes
 from mixts_serve.records import (
     Decide,
     Decision,
@@ -42,6 +40,15 @@ from mixts_serve.records import (
 from mixts_serve.rules import Rules
 from mixts_serve.store.base import Changes, Transaction, TransactionConflictError, find_features
 from mixts_serve.store.tables import ActionSet, pack, pack_probabilities, unpack
+from mixts_serve.tasks import (
+    MOST_WAITING,
+    LockedTasks,
+    Outcomes,
+    WaitingActions,
+    likeliest_kind,
+    taken,
+    task_locked,
+)
 from mixts_serve.versions import ActivePrior
 from mixts_serve.writer import SMALL, MoreWorkError
 
@@ -175,8 +182,6 @@ class Batch:
                 self._taken.get(one.request.task, set()).update(choice.shown)
                 if waiting is not None and isinstance(self._results[place], Decision):
                     _add_waiting(waiting, row_of[one.request.task], one, choice.shown)
-        self._changes.tally.decisions += len(new)
-        self._changes.tally.deferred += sum(decision.deferred for decision in new)
         return new
 
     def _computable(self, asked: Group, tasks: LockedTasks) -> Group:
@@ -275,9 +280,10 @@ class Batch:
         (request, offer, _), law, rules = one, choice.probabilities, self._rules
         due = None if request.defer else rules.due(self._now)
         action_set, first = self._action_set(one), new_id(self._now)
-        made = []
+        entry, made = tasks.touch(request.task), []
+        entry.latent, entry.certainty = likeliest_kind(self._active.prior, choice.weights)
+        entry.version, entry.last_at = self._active.version, self._now
         for position, action in enumerate(choice.shown):
-            entry = tasks.count_decision(request, choice.weights, self._active.version, self._now)
             row = LoggedDecision(
                 seq=0, activated_at=None, id=new_id(self._now) if position else first,
                 task=entry.number, at=self._now, version=self._active.version, action=action,
@@ -289,7 +295,7 @@ class Batch:
                 key=None if position else request.key, probabilities=pack_probabilities(law),
                 money=None if offer.money is None else pack(np.append(*offer.money)),
             )  # fmt: skip
-            self._changes.count_decision(row)
+            self._changes.count(row, entry, decisions=1, deferred=row.deferred)
             made.append(row)
         return made
 

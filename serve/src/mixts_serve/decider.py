@@ -20,19 +20,15 @@ from mixts.errors import (
 )
 from mixts.extend import Seed, checks, random
 from mixts_serve.agreement import Agreements, PriorWatch
-from mixts_serve.arms import ArmChanges, ArmList
 from mixts_serve.batch import Batch
+from mixts_serve.calls import Calls, Value
+from mixts_serve.periodic import WindowCloser, silence_warning
 from mixts_serve.records import (
     ActionPosteriors,
-    Activate,
-    Decide,
-    Decision,
     Health,
     Operation,
     PriorVersion,
-    Receipt,
     Result,
-    Reward,
     TaskState,
     checked_name,
 )
@@ -42,7 +38,8 @@ from mixts_serve.store.base import Transaction, TransactionConflictError
 from mixts_serve.store.tables import ActionSet
 from mixts_serve.versions import (
     ActivePrior,
-    PriorLimits,
+    ArmChanges,
+    ArmList,
     Sizes,
     action_posteriors,
     check_arms,
@@ -50,11 +47,11 @@ from mixts_serve.versions import (
     check_features,
     check_passed,
     check_servable,
+    check_size,
     fitted_shape,
     prior_digest,
     rehearse_decisions,
 )
-from mixts_serve.windows import WindowCloser, silence_warning
 from mixts_serve.writer import MAX_WORK, BatchWriter, Done
 
 R = TypeVar("R")
@@ -63,7 +60,7 @@ _ATTEMPTS = 8
 """Attempts to complete a transaction that conflicts with those of other writers."""
 
 
-class Decider:
+class Decider(Calls):
     """Decisions for tasks in a store, by one policy and the store's active version of a prior.
 
     Every decision and every reward is durable before its method returns. All methods may be called
@@ -107,8 +104,9 @@ class Decider:
     max_work : int
         The work that may be submitted together, and that may wait in large submissions. An ordinary
         operation is one unit; see ``Sizes`` for those with many actions, arms or features.
-    limits : PriorLimits, optional
-        Largest priors that may be uploaded and activated; None: of any size.
+    max_numbers : int, optional
+        Largest prior that may be uploaded and activated: its arms, or squared features, times its
+        components; None: of any size.
     force : bool
         Whether to begin with ``prior`` even if it failed its check (``prior.origin``).
 
@@ -138,7 +136,7 @@ class Decider:
         seed: Seed = None,
         max_pending: int = 10_000,
         max_work: int = MAX_WORK,
-        limits: PriorLimits | None = None,
+        max_numbers: int | None = None,
         force: bool = False,
     ) -> None:
         if prior is not None:
@@ -151,7 +149,7 @@ class Decider:
         self._seed = int(seed) if isinstance(seed, np.integer) else seed
         self._rng = random.generator(seed, "decider")
         self._versions: dict[int, ActivePrior] = {}
-        self._limits = limits
+        self._max_numbers = max_numbers
         max_pending = checks.count(max_pending, "max_pending")
         max_work = checks.count(max_work, "max_work")
         store.claim(self)
@@ -174,132 +172,6 @@ class Decider:
             raise
 
     # -- decisions and rewards ----------------------------------------------------------------
-
-    def decide(
-        self,
-        task: str,
-        actions: Any = None,
-        mask: Any = None,
-        key: str | None = None,
-        *,
-        defer: bool = False,
-        values: Any = None,
-        costs: Any = None,
-        top: int | None = None,
-    ) -> Decision:
-        """Choose an action for a task.
-
-        Parameters
-        ----------
-        task : str
-            The task's name; a new name is a new task.
-        actions : (K, d) array_like or list of dict, optional
-            The feature rows that are offered, or actions with ids and named features,
-            ``{"id": "sku-17", "features": {"price": 3.2}}``; only for linear priors, which need
-            them.
-        mask : (K,) array_like of bool or list of str, optional
-            True where an action is available, or the names of these arms, or the ids of
-            these actions; all are, unless given.
-        key : str, optional
-            Makes the call safe to repeat: the same key for the same task returns the same decision.
-        defer : bool
-            The action may never be shown: the reward window begins with ``activate``, and without
-            it the decision gets no default reward.
-        values, costs : (K,) array_like or dict of str to float, optional
-            Maximise value * mean reward - cost; a dictionary has numbers by arm name or id. Both
-            are logged with the decision.
-        top : int, optional
-            Show so many actions, the best first. Each is a decision with an id of its own, by which
-            its reward is reported: see ``Decision.shown``. Propensities are the probabilities that
-            an action is shown.
-
-        Returns
-        -------
-        Decision
-            The action, its probability, and the id that the reward refers to.
-        """
-        return self._wait(Decide(task, actions, mask, key, defer, values, costs, top), Decision)
-
-    def reward(self, decision_id: str, value: float) -> Receipt:
-        """Report the reward of a decision.
-
-        Rewards may arrive late, twice and in any order.
-
-        Parameters
-        ----------
-        decision_id : str
-            ``Decision.id``.
-        value : float
-            The reward.
-
-        Returns
-        -------
-        Receipt
-            Another value for the same decision raises ``ConflictError``.
-        """
-        return self._wait(Reward(decision_id, value), Receipt)
-
-    def activate(self, decision_id: str) -> Receipt:
-        """Report that the action of a deferred decision was shown: its reward window begins.
-
-        A reward activates its decision by itself.
-
-        Parameters
-        ----------
-        decision_id : str
-            ``Decision.id``.
-
-        Returns
-        -------
-        Receipt
-            A duplicate if the decision was active already, or was not deferred.
-        """
-        return self._wait(Activate(decision_id), Receipt)
-
-    def decide_many(self, requests: Sequence[Decide]) -> list[Decision | MixtsError]:
-        """Choose actions for many requests, in few transactions.
-
-        Parameters
-        ----------
-        requests : sequence of Decide
-            What to decide.
-
-        Returns
-        -------
-        list of Decision or MixtsError
-            In the order of the requests; a refused request's error is returned, not raised.
-        """
-        return self._wait_all(requests, Decide)
-
-    def reward_many(self, rewards: Sequence[Reward]) -> list[Receipt | MixtsError]:
-        """Report many rewards, in few transactions.
-
-        Parameters
-        ----------
-        rewards : sequence of Reward
-            Ids of decisions, and their rewards.
-
-        Returns
-        -------
-        list of Receipt or MixtsError
-            In the order of the rewards; a refused reward's error is returned, not raised.
-        """
-        return self._wait_all(rewards, Reward)
-
-    def activate_many(self, decision_ids: Sequence[str]) -> list[Receipt | MixtsError]:
-        """Activate many deferred decisions, in few transactions.
-
-        Parameters
-        ----------
-        decision_ids : sequence of str
-            Ids of decisions.
-
-        Returns
-        -------
-        list of Receipt or MixtsError
-            In the order of the ids; the error of an unknown one is returned, not raised.
-        """
-        return self._wait_all([Activate(id) for id in decision_ids], Activate)
 
     def end_windows(self) -> int:
         """Write all default rewards that are due; a thread does this about once a second.
@@ -324,7 +196,7 @@ class Decider:
         """
         self._writer.submit(operations, done)
 
-    def _wait_all(self, operations: Sequence[Any], kind: type) -> list[Any]:
+    def _many(self, operations: Sequence[Any], kind: type) -> list[Any]:
         if not all(isinstance(operation, kind) for operation in operations):
             raise ParameterError(f"expected a list of {kind.__name__}, got {operations!r}")
         if not operations:
@@ -333,8 +205,8 @@ class Decider:
         self._writer.submit(operations, future.set_result)
         return future.result()
 
-    def _wait(self, operation: Operation, kind: type[R]) -> R:
-        (result,) = self._wait_all([operation], type(operation))
+    def _one(self, operation: Operation, kind: type[Value]) -> Value:
+        (result,) = self._many([operation], type(operation))
         if isinstance(result, MixtsError):
             raise result
         assert isinstance(result, kind)
@@ -536,8 +408,8 @@ class Decider:
         )  # fmt: skip
 
     def _check_size(self, prior: MixturePrior) -> None:
-        if self._limits is not None:
-            self._limits.check(prior)
+        if self._max_numbers is not None:
+            check_size(prior, self._max_numbers)
 
     def _activate(self, transaction: Transaction, version: int, prior: MixturePrior) -> None:
         self._check_size(prior)

@@ -63,7 +63,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run_show(options: argparse.Namespace) -> int:
     """Print a summary of a store."""
-    from mixts_serve.windows import silence_warning
+    from mixts_serve.periodic import silence_warning
 
     with _opened(options.store) as store:
         found = store.summary()

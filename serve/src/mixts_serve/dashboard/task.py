@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,62 +10,22 @@ from msgspec import structs
 
 from mixts.errors import UnknownTaskError
 from mixts.pages import formats
-from mixts_serve.dashboard import charts
-from mixts_serve.dashboard.charts import (
-    N_COLOURS,
-    REST,
-    Band,
-    Chart,
-    Label,
-    Mark,
-    Scale,
-    Slot,
-    Tick,
-)
-from mixts_serve.dashboard.layout import (
-    ADDRESS,
-    Tile,
-    decide_command,
-    render,
-    reward_command,
-    unrewarded_words,
-    weights_in_words,
-)
-from mixts_serve.dashboard.source import (
-    DeciderReader,
-    PolicyFacts,
-    PriorFacts,
-    StoreReader,
-    policy_facts,
-    prior_facts,
-)
+from mixts_serve.dashboard import charts, layout
+from mixts_serve.dashboard.charts import N_COLOURS, Band, Chart, Label, Mark, Scale, Slot
+from mixts_serve.decider import Decider
 from mixts_serve.records import MAX_NAME, ActionPosteriors, Health, TaskState
+from mixts_serve.rules import Policy
+from mixts_serve.store import DecisionStore
 from mixts_serve.store.views import ActionRow, DecisionRow, TaskRow, Unrewarded
 
-MOST_KINDS = 8
 MOST_ACTIONS = 30
 LAST_DECISIONS = 25
 HISTORY = 200
 """Decisions that the chart shows."""
 COUNTED = 10_000
 """Latest decisions in which actions are counted, which takes a few hundredths of a second."""
-_LEAST_LABELLED = 0.05
-"""Probability of a kind from which on its band has a label."""
 _MARK_ROOM = 12.0
 """Percent of the width that the name of a version takes, on a phone."""
-
-
-@dataclass(frozen=True)
-class KindWeight:
-    """Probability of a kind, beside the prior's."""
-
-    name: str
-    colour: int | None
-    """None for several kinds together."""
-    weight: float
-    prior: float
-    about: str = ""
-    """A sentence about the kind."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +58,11 @@ class TaskView:
     now: float
     task: str
     health: Health
-    prior: PriorFacts
-    policy: PolicyFacts
+    prior: layout.PriorFacts
+    policy: Policy
     state: TaskState
     row: TaskRow
-    kinds: tuple[KindWeight, ...]
+    kinds: tuple[layout.Kind, ...]
     actions: tuple[Action, ...]
     n_actions: int
     scale: Scale
@@ -153,22 +112,22 @@ class TaskView:
 
 
 def task_page(
-    decider: DeciderReader,
-    store: StoreReader,
+    decider: Decider,
+    store: DecisionStore,
     task: str,
     *,
     now: float,
-    address: str = ADDRESS,
+    address: str = layout.ADDRESS,
     token: bool = False,
 ) -> str:
     """Render the page of a task. Raise `UnknownTaskError` if the store has never seen it."""
     view = read_task(decider, store, task, now)
     shown = view.history
-    return render(
+    return layout.render(
         "task",
         view=view,
         token=token,
-        likeliest=max(view.kinds, key=lambda kind: (kind.colour is not None, kind.weight)),
+        likeliest=max(view.kinds, key=lambda kind: (kind.kind is not None, kind.share)),
         tiles=_tiles(view),
         weights=(
             weight_chart(shown, view.first_number, view.prior)
@@ -177,21 +136,21 @@ def task_page(
         ),
         period=f"From {_moment(shown[0])} to {_moment(shown[-1])}." if shown else "",
         actions_caption=_actions_caption(view),
-        decide=decide_command(address, task, view.prior, token),
-        reward=reward_command(address, shown[-1].id if shown else None, token),
+        decide=layout.decide_command(address, task, view.prior, token),
+        reward=layout.reward_command(address, shown[-1].id if shown else None, token),
     )
 
 
 # -- contents -------------------------------------------------------------------------------------
 
 
-def read_task(decider: DeciderReader, store: StoreReader, task: str, now: float) -> TaskView:
+def read_task(decider: Decider, store: DecisionStore, task: str, now: float) -> TaskView:
     """Read everything that the page of a task shows."""
     row = store.task(task) if 0 < len(task) <= MAX_NAME and "\0" not in task else None
     if row is None:
         raise UnknownTaskError(f"the store has never seen a task of the name {task!r}")
     state, posterior = decider.task(task), decider.posterior(task, MOST_ACTIONS)
-    facts = prior_facts(decider.prior, decider.prior_version)
+    facts = layout.prior_facts(decider.prior, decider.prior_version)
     history = [
         structs.replace(row, weights=facts.by_kind(row.weights, row.prior_version))
         for row in store.history(task, HISTORY)
@@ -207,7 +166,7 @@ def read_task(decider: DeciderReader, store: StoreReader, task: str, now: float)
         task=task,
         health=decider.health(),
         prior=facts,
-        policy=policy_facts(decider.policy),
+        policy=decider.policy,
         state=state,
         row=row,
         kinds=kind_weights(facts.by_kind(state.weights), facts),
@@ -218,29 +177,24 @@ def read_task(decider: DeciderReader, store: StoreReader, task: str, now: float)
     )
 
 
-def kind_weights(weights: Sequence[float], facts: PriorFacts) -> tuple[KindWeight, ...]:
+def kind_weights(weights: Sequence[float], facts: layout.PriorFacts) -> tuple[layout.Kind, ...]:
     """Return all kinds in their order or, of many, the most likely ones and the rest together."""
-    order = list(range(len(weights)))
-    if len(order) > MOST_KINDS:
-        order.sort(key=lambda s: (-weights[s], -facts.weight(s), s))
-        order = order[: MOST_KINDS - 1]
-    looks = charts.colours(order)
-    found = [
-        KindWeight(facts.kind(s), looks[s], weights[s], facts.weight(s), facts.about(s))
-        for s in order
-    ]
-    rest = sorted(set(range(len(weights))) - set(order))
-    if rest:
-        total = math.fsum(weights[s] for s in rest)
-        prior = math.fsum(facts.weight(s) for s in rest)
-        found.append(KindWeight(f"{len(rest)} others", None, total, prior))
-    return tuple(found)
+    kinds = layout.largest_kinds(
+        [
+            layout.Kind(facts.kind(s), s, None, weight, facts.weight(s), facts.about(s))
+            for s, weight in enumerate(weights)
+        ]
+    )
+    looks = charts.colours([kind.kind for kind in kinds if kind.kind is not None])
+    return tuple(
+        kind if kind.kind is None else replace(kind, colour=looks[kind.kind]) for kind in kinds
+    )
 
 
 def _actions(
     posterior: ActionPosteriors,
     counts: Sequence[ActionRow],
-    facts: PriorFacts,
+    facts: layout.PriorFacts,
     ids: Sequence[str] | None = None,
 ) -> tuple[Action, ...]:
     """Return all actions in their order or, of many, those with the highest means."""
@@ -274,7 +228,7 @@ def _actions(
     return tuple(found)
 
 
-def _tiles(view: TaskView) -> list[Tile]:
+def _tiles(view: TaskView) -> list[layout.Tile]:
     row = view.row
     seen = f"first {formats.ago(row.first_at, view.now)}"
     rewards = [
@@ -285,7 +239,7 @@ def _tiles(view: TaskView) -> list[Tile]:
     return [
         ("Decisions", formats.count(row.decisions), "", seen),
         ("Rewards", formats.count(row.rewards), "", ", ".join(rewards) or "all in time"),
-        ("Without reward", silent, "", unrewarded_words(view.unrewarded)),
+        ("Without reward", silent, "", layout.unrewarded_words(view.unrewarded)),
         ("Last activity", formats.ago(row.last_at, view.now), "", formats.moment(row.last_at)),
     ]
 
@@ -321,7 +275,7 @@ class _Run:
         return self.first + len(self.rows) - 1
 
 
-def weight_chart(history: Sequence[DecisionRow], first: int, facts: PriorFacts) -> Chart:
+def weight_chart(history: Sequence[DecisionRow], first: int, facts: layout.PriorFacts) -> Chart:
     """Draw the probabilities of kinds, stacked to one, decision by decision.
 
     Parameters
@@ -344,7 +298,7 @@ def weight_chart(history: Sequence[DecisionRow], first: int, facts: PriorFacts) 
         labels=_labels(history[-1], shown[runs[-1].version], facts),
         marks=_version_marks(runs, x, facts.version),
         x_ticks=x.ticks,
-        y_ticks=tuple(Tick(float(at), f"{at} %") for at in (0, 50, 100)),
+        y_ticks=charts.SHARE_TICKS,
         slots=tuple(_slot(row, first + i, x, facts) for i, row in enumerate(history)),
     )
 
@@ -369,33 +323,20 @@ def _shown(history: Sequence[DecisionRow], version: int) -> dict[int, int]:
 
 def _bands(run: _Run, shown: dict[int, int], x: Scale, active: int) -> list[Band]:
     """Return the bands of components from the top down, then one band for all others."""
-    tops = [100.0] * len(run.rows)
-    pale = run.version != active
-    found = []
-    for component, colour in shown.items():
-        found.append(Band(f"c{colour}", charts.staircase(tops, run.first, x), pale))
-        weights = (row.weights[component] for row in run.rows)
-        tops = [top - 100 * weight for top, weight in zip(tops, weights, strict=True)]
-    if len(run.rows[0].weights) > len(shown):
-        found.append(Band(REST, charts.staircase(tops, run.first, x), pale))
-    return found
+    shares = {f"c{c}": [row.weights[s] for row in run.rows] for s, c in shown.items()}
+    totals = [1.0] * len(run.rows)
+    return charts.stacked(shares, totals, run.first, x, pale=run.version != active)
 
 
-def _labels(row: DecisionRow, shown: dict[int, int], facts: PriorFacts) -> tuple[Label, ...]:
+def _labels(row: DecisionRow, shown: dict[int, int], facts: layout.PriorFacts) -> tuple[Label, ...]:
     """Return labels beside the bands of the last decision that are high enough."""
-    marks, top = [], 0.0
-    for component, colour in shown.items():
-        weight = row.weights[component]
-        if weight >= _LEAST_LABELLED:
-            # The number of an older version stands above the chart.
-            old = row.prior_version != facts.version
-            name = f"component {component + 1}" if old else facts.kind(component)
-            marks.append((name, round(100 * (top + weight / 2), 2), f"c{colour}"))
-        top += weight
-    if 1 - top >= _LEAST_LABELLED:
-        n = len(row.weights) - len(shown)
-        marks.append((f"{n} others", round(50 * (1 + top), 2), REST))
-    return charts.labels(marks)
+    # The number of an older version stands above the chart.
+    old = row.prior_version != facts.version
+    parts = [
+        (f"component {s + 1}" if old else facts.kind(s), row.weights[s], f"c{colour}")
+        for s, colour in shown.items()
+    ]
+    return charts.stacked_labels(parts, f"{len(row.weights) - len(shown)} others")
 
 
 def _version_marks(runs: Sequence[_Run], x: Scale, active: int) -> tuple[Mark, ...]:
@@ -409,15 +350,15 @@ def _version_marks(runs: Sequence[_Run], x: Scale, active: int) -> tuple[Mark, .
     )
 
 
-def _slot(row: DecisionRow, n: int, x: Scale, facts: PriorFacts) -> Slot:
+def _slot(row: DecisionRow, n: int, x: Scale, facts: layout.PriorFacts) -> Slot:
     left, right = x.place(n), x.place(n + 1)
-    words = weights_in_words(row.weights, row.prior_version, facts, 3)
+    words = layout.weights_in_words(row.weights, row.prior_version, facts, 3)
     text = f"decision {formats.count(n)}, {_moment(row)}: {words}"
     return Slot(left, round(right - left, 2), text)
 
 
-def _run_in_words(run: _Run, facts: PriorFacts) -> str:
-    begin, end = (weights_in_words(row.weights, run.version, facts, 1)
+def _run_in_words(run: _Run, facts: layout.PriorFacts) -> str:
+    begin, end = (layout.weights_in_words(row.weights, run.version, facts, 1)
                   for row in (run.rows[0], run.rows[-1]))  # fmt: skip
     return (
         f"Decisions {formats.count(run.first)} to {formats.count(run.last)}, prior version "

@@ -23,17 +23,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from mixts import MixturePrior
 from mixts.errors import OverloadedError, ParameterError, StoreError, UnknownTaskError
-from mixts_serve.arms import ArmChanges, ArmList
 from mixts_serve.http import protocol
 from mixts_serve.http.limits import Bodies, Limits, read_headers
 from mixts_serve.http.metrics import CONTENT_TYPE, Metrics
 from mixts_serve.http.openapi import BODY_ERRORS, TASK, Endpoint, parameter
-from mixts_serve.http.protocol import Activation, ActivePriorInfo, HealthStatus
+from mixts_serve.http.protocol import ActivePriorInfo, HealthStatus
 from mixts_serve.http.refusals import RefusalError, retry_after
 from mixts_serve.http.security import PAGE_POLICY
-from mixts_serve.records import MAX_NAME, PriorVersion, TaskState
+from mixts_serve.records import MAX_NAME, Activation, PriorVersion, TaskState
+from mixts_serve.versions import ArmChanges, ArmList
 
 Value = TypeVar("Value")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -223,8 +222,7 @@ class Endpoints:
             body = await Bodies(most, limits.seconds).read(request.receive, headers, most)
 
             def upload() -> Activation:
-                protocol.check_prior(body, limits)
-                prior = MixturePrior.from_bytes(body, "the prior")
+                prior = protocol.read_prior(body)
                 version = self._decider.upload_prior(prior, activate, force)
                 return Activation(version, version == self._decider.prior_version)
 

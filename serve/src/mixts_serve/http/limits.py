@@ -21,14 +21,12 @@ class Limits:
     """Bytes of a body."""
     prior: int = 16 << 20
     """Bytes of an uploaded prior, if ``body`` is smaller: a covariance of 200 features is large."""
-    prior_numbers: int = 4_000_000
-    """Numbers in an array of an uploaded prior, which are not even parsed."""
     head: int = 16 << 10
     """Bytes of all headers together."""
     headers: int = 64
     """Number of headers."""
     depth: int = 16
-    """Nesting of lists and objects; the deepest array of a prior needs 7."""
+    """Nesting of lists and objects."""
     actions: int = 10_000
     """Actions of one decision."""
     shown: int = 100

@@ -11,14 +11,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from functools import cache
 from typing import Any
 
 import msgspec
 import numpy as np
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from mixts_serve.arms import ArmChanges
+from mixts import MixturePrior
 from mixts_serve.http.limits import (
     Headers,
     Limits,
@@ -28,6 +27,7 @@ from mixts_serve.http.limits import (
 )
 from mixts_serve.http.refusals import RefusalError
 from mixts_serve.records import Activate, Decide, Reward
+from mixts_serve.versions import ArmChanges
 
 # -- responses ------------------------------------------------------------------------------------
 
@@ -43,13 +43,6 @@ class ActivePriorInfo(Struct):
     arm_names: tuple[str, ...] | None
     n_arms: int | UnsetType = UNSET
     n_features: int | UnsetType = UNSET
-
-
-class Activation(Struct):
-    """A version of the prior, and whether it is the active one."""
-
-    version: int
-    active: bool
 
 
 class HealthStatus(Struct):
@@ -158,6 +151,15 @@ def read_activate(body: bytes | Raw, limits: Limits) -> Activate:
     return request
 
 
+def read_prior(body: bytes) -> MixturePrior:
+    """Return an uploaded prior, which is JSON: a zip could unpack to anything."""
+    if not body.lstrip().startswith(b"{"):
+        raise RefusalError(
+            400, "not_json", "expected a prior in JSON, as `MixturePrior.save` writes"
+        )
+    return MixturePrior.from_bytes(body, "the prior")
+
+
 def read_arm_changes(body: bytes, limits: Limits) -> ArmChanges:
     """Return the changes of the arms."""
     check_depth(body, limits)
@@ -182,74 +184,14 @@ def _check_name(name: str, field: str) -> None:
         )
 
 
-# -- priors ---------------------------------------------------------------------------------------
-
-
-class PriorSettings(Struct):
-    """Settings of any family; ``MixturePrior.from_bytes`` checks whether they belong to it."""
-
-    noise_std: float | UnsetType = UNSET
-    covariance_type: str | UnsetType = UNSET
-    horizon: int | UnsetType = UNSET
-
-
-class PriorFile(Struct):
-    """Types in the file of a prior; ``MixturePrior.from_bytes`` checks the rest."""
-
-    family: str | UnsetType = UNSET
-    settings: PriorSettings | UnsetType = UNSET
-    names: list[str] | None = None
-    arm_names: list[str] | None = None
-    retired: list[int] | UnsetType = UNSET
-    arrays: dict[str, Raw] | UnsetType = UNSET
-
-
-class PriorArray(Struct):
-    """Array in the file of a prior; ``values`` are nested lists of numbers."""
-
-    dtype: str
-    shape: list[int]
-    values: Raw
-
-
-_prior = msgspec.json.Decoder(PriorFile)
-_array = msgspec.json.Decoder(PriorArray)
-
-
-def check_prior(body: bytes, limits: Limits) -> None:
-    """Refuse malformed JSON, deep nesting, and anything but numbers where a prior has numbers."""
-    check_depth(body, limits)
-    file: PriorFile = _decode(_prior, body)
-    arrays = {} if file.arrays is UNSET else file.arrays
-    for name, entry in arrays.items():
-        array: PriorArray = _decode(_array, entry, f".arrays.{name}")
-        if math.prod(array.shape) > limits.prior_numbers:
-            raise RefusalError(
-                422, "too_many", f"arrays of a prior have at most {limits.prior_numbers:,} numbers",
-                f"arrays.{name}.shape",
-            )  # fmt: skip
-        numbers = _numbers(min(len(array.shape), limits.depth))
-        _decode(numbers, array.values, f".arrays.{name}.values")
-
-
-@cache
-def _numbers(n_axes: int) -> Any:
-    """Return a decoder of numbers in nested lists."""
-    kind: Any = float
-    for _ in range(n_axes):
-        kind = list[kind]
-    return msgspec.json.Decoder(kind)
-
-
 # -- errors of decoding ---------------------------------------------------------------------------
 
 
-def _decode(decoder: Any, body: bytes | Raw, at: str = "") -> Any:
-    """Decode a body, or the part of a body at the path ``at``."""
+def _decode(decoder: Any, body: bytes | Raw) -> Any:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise _invalid(str(error), at) from None
+        raise _invalid(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _not_json(bytes(body), str(error)) from None
 
@@ -257,12 +199,11 @@ def _decode(decoder: Any, body: bytes | Raw, at: str = "") -> Any:
 _FIELD = re.compile(r"field `(.{1,256})`", re.DOTALL)
 
 
-def _invalid(text: str, at: str = "") -> RefusalError:
+def _invalid(text: str) -> RefusalError:
     """Return msgspec's message about a wrong type, with the path of the field by itself."""
-    message, found, path = text.rpartition(" - at `$")
-    if found or at:
-        message, path = (message, at + path.rstrip("`")) if found else (text, at)
-        return RefusalError(422, "invalid", f"{message} - at `${path}`", path.lstrip(".") or None)
+    _, found, path = text.rpartition(" - at `$")
+    if found:
+        return RefusalError(422, "invalid", text, path.rstrip("`").lstrip(".") or None)
     named = _FIELD.search(text)  # a missing field, or an unknown one
     return RefusalError(422, "invalid", text, named[1] if named else None)
 

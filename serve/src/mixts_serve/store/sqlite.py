@@ -10,7 +10,9 @@ missing row is noticed. The tables ``counts``, ``activity`` and ``open_windows``
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -41,6 +43,8 @@ from mixts_serve.store.tables import (
     Table,
 )
 
+log = logging.getLogger("mixts_serve")
+
 # SQLite reads the inner rows one by one, and stops at the outer limit.
 _WAITING = (
     "SELECT d.seq, d.task, d.action, d.action_set FROM "
@@ -67,6 +71,77 @@ def _insert(table: Table) -> str:
     return table.insert(str(table.key), *table.columns, "checksum")
 
 
+# -- the clock ------------------------------------------------------------------------------------
+
+CORRECTION = 0.1
+"""Largest rate at which a difference from the wall clock is made up for: 6 seconds a minute."""
+
+JUMP_US = 10_000_000
+"""Difference from the wall clock, in microseconds, from which on a warning is logged."""
+
+
+class SteadyClock:
+    """The clock of stores in a file: microseconds since 1970 that never jump and never go back.
+
+    The clock starts with the wall clock and follows it, but each second of it lasts between 0.9 and
+    1.1 seconds of the machine's monotonic clock. If the wall clock jumps by a day, a reward window
+    ends at most 10 % too early or too late. Small corrections, as those of NTP, are followed at
+    once. Several threads may read the clock.
+
+    Parameters
+    ----------
+    wall, monotonic : callable
+        The two clocks, in nanoseconds.
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], int] = time.time_ns,
+        monotonic: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._wall, self._monotonic = wall, monotonic
+        self._lock = threading.Lock()
+        self._read_at = monotonic()
+        self._now = float(wall()) / 1000
+        self._has_warned = False
+
+    def now_us(self) -> int:
+        """Return microseconds since 1970."""
+        with self._lock:
+            read_at = self._monotonic()
+            elapsed = (read_at - self._read_at) / 1000
+            self._read_at = read_at
+            behind = self._wall() / 1000 - (self._now + elapsed)
+            most = CORRECTION * elapsed
+            self._now += elapsed + min(max(behind, -most), most)
+            self._warn(behind)
+            return int(self._now)
+
+    def _warn(self, behind: float) -> None:
+        """Log a warning when the wall clock has jumped, once until both clocks agree again."""
+        if abs(behind) < JUMP_US:
+            self._has_warned = False
+        elif not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "the system's clock jumped %s by %.0f seconds: times and reward windows follow it "
+                "by 6 seconds a minute; after a restart the system's clock counts",
+                "forward" if behind > 0 else "back", abs(behind) / 1e6,
+            )  # fmt: skip
+
+
+_CLOCK = SteadyClock()
+"""The clock of all deciders of this process."""
+
+
+def now_us() -> int:
+    """Return microseconds since 1970, which do not follow jumps of the system's clock."""
+    return _CLOCK.now_us()
+
+
+# -- the store ------------------------------------------------------------------------------------
+
+
 class SQLiteTransaction(Transaction):
     """A transaction that holds the file's one write lock; rows need no locks of their own.
 
@@ -78,6 +153,9 @@ class SQLiteTransaction(Transaction):
         self._connection = connection
         self._last: dict[str, int] = {}
         """Last numbers of tables that this transaction appends to."""
+
+    def now_us(self) -> int:
+        return now_us()
 
     def _execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         return list(self._connection.execute(sql, tuple(parameters)))
@@ -173,6 +251,9 @@ class SQLiteBackend(Backend):
         self._closed = False
         self._waits_since: float | None = None
         """Since when the writer has been waiting for a lock or for the disk."""
+
+    def now_us(self) -> int:
+        return now_us()
 
     @contextmanager
     def transaction(self) -> Iterator[SQLiteTransaction]:

@@ -19,9 +19,8 @@ from mixts_serve.dashboard.arms import (
     row_count,
     traffic_chart,
 )
-from mixts_serve.dashboard.layout import Query
+from mixts_serve.dashboard.layout import Query, prior_facts
 from mixts_serve.dashboard.overview import read_overview
-from mixts_serve.dashboard.source import prior_facts
 from mixts_serve.store.views import ArmTraffic, Earnings
 from scipy import stats
 

@@ -7,7 +7,7 @@ import pytest
 from mixts_serve.dashboard import task as task_module
 from mixts_serve.dashboard import task_page
 from mixts_serve.dashboard.charts import N_COLOURS
-from mixts_serve.dashboard.source import prior_facts
+from mixts_serve.dashboard.layout import prior_facts
 from mixts_serve.dashboard.task import MOST_ACTIONS, kind_weights, read_task, weight_chart
 from mixts_serve.store.views import DecisionRow
 
@@ -118,7 +118,7 @@ def test_of_many_kinds_the_likeliest_are_shown() -> None:
     kinds = kind_weights(weights, facts)
     assert [kind.name for kind in kinds[:3]] == ["kind 14", "kind 1", "kind 2"]
     assert kinds[-1].name == "13 others"
-    assert sum(kind.weight for kind in kinds) == pytest.approx(1)
+    assert sum(kind.share for kind in kinds) == pytest.approx(1)
 
 
 def test_actions_of_a_linear_prior_are_those_offered_last(pages: dict[str, Page]) -> None:
