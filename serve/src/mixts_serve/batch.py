@@ -15,15 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from mixts import errors
 from mixts.agents import BeliefAgent, Offer
-from mixts.errors import (
-    ConflictError,
-    MaskError,
-    MixtsError,
-    ParameterError,
-    StatisticsError,
-    TaskLockedError,
-)
 from mixts.extend import Array, Float
 from mixts.families import Statistics
 from mixts_serve.offers import Asked, Ids, checked_request, request_digest
@@ -136,7 +129,7 @@ class Batch:
                     keys.append((task, checked_name(operation.key, "key")))
                     self._digests[place] = request_digest(operation)
                 asked[place] = checked_request(operation, self._active.prior, self._rules.policy)
-            except MixtsError as error:
+            except errors.MixtsError as error:
                 self._results[place] = error
         return asked, keys
 
@@ -191,13 +184,13 @@ class Batch:
         try:
             family.check_statistics(statistics)
             return asked
-        except StatisticsError:
+        except errors.StatisticsError:
             left = {}
             for place, one in asked.items():
                 try:
                     family.check_statistics(statistics[[row_of[one.request.task]]])
                     left[place] = one
-                except StatisticsError as error:
+                except errors.StatisticsError as error:
                     self._results[place] = error
             return left
 
@@ -218,14 +211,14 @@ class Batch:
             mask[:, list(self._taken[task])] = False
             try:
                 if not mask.any():
-                    raise MaskError(
+                    raise errors.MaskError(
                         f"task {task!r} has no arm left: it took every available arm before, and "
                         "an arm is taken at most once (repeatable is False). Add arms, or make a "
                         "prior with repeatable=True"
                     )
                 offer = one.offer._replace(mask=mask).with_top(prior, one.offer.top)
                 left[place] = one._replace(offer=offer)
-            except MixtsError as error:
+            except errors.MixtsError as error:
                 self._results[place] = error
         return left
 
@@ -259,14 +252,14 @@ class Batch:
         active, new = self._active, []
         for (place, one), choice in zip(asked.items(), chosen, strict=True):
             if not choice.is_valid:
-                self._results[place] = ParameterError(
+                self._results[place] = errors.ParameterError(
                     f"version {active.version} of the prior has no probabilities for this task: "
                     "its parameters are too large, or too small, to compute with"
                 )
                 continue
             try:
                 made = self._slate(place, one, choice, tasks)
-            except TaskLockedError as error:
+            except errors.TaskLockedError as error:
                 self._results[place] = error
                 continue
             new += made
@@ -345,7 +338,7 @@ class Batch:
                 ].names
             rows = [logged] if logged.slate is None else self._transaction.find_slate(logged.slate)
             return _response(rows, key[0], self._load(logged.version), ids, repeated=True)
-        return result if isinstance(result, MixtsError) else _key_taken(key)
+        return result if isinstance(result, errors.MixtsError) else _key_taken(key)
 
 
 # -- requests -------------------------------------------------------------------------------------
@@ -443,8 +436,8 @@ def _response(
     )  # fmt: skip
 
 
-def _key_taken(key: Key) -> ConflictError:
-    return ConflictError(
+def _key_taken(key: Key) -> errors.ConflictError:
+    return errors.ConflictError(
         f"key {key[1]!r} of task {key[0]!r} was used for a request with other actions, another "
         "mask, other values, costs or top, or another defer: take a new key for a new decision"
     )

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from mixts import Belief, MixturePrior
-from mixts.errors import (
-    MixtsError,
-    ParameterError,
-    StatisticsError,
-    StoreError,
-    StoreUnavailableError,
-    UnknownTaskError,
-)
+from mixts import Belief, MixturePrior, errors
 from mixts.extend import Seed, checks, random
+from mixts_serve import versions
 from mixts_serve.agreement import Agreements, PriorWatch
 from mixts_serve.batch import Batch
 from mixts_serve.calls import Calls, Value
@@ -36,22 +28,6 @@ from mixts_serve.rules import DEFAULT_POLICY, Policy, Rules
 from mixts_serve.store import DecisionStore
 from mixts_serve.store.base import Transaction, TransactionConflictError
 from mixts_serve.store.tables import ActionSet
-from mixts_serve.versions import (
-    ActivePrior,
-    ArmChanges,
-    ArmList,
-    Sizes,
-    action_posteriors,
-    check_arms,
-    check_decides,
-    check_features,
-    check_passed,
-    check_servable,
-    check_size,
-    fitted_shape,
-    prior_digest,
-    rehearse_decisions,
-)
 from mixts_serve.writer import MAX_WORK, BatchWriter, Done
 
 R = TypeVar("R")
@@ -140,7 +116,7 @@ class Decider(Calls):
         force: bool = False,
     ) -> None:
         if prior is not None:
-            check_servable(prior)
+            versions.check_servable(prior)
         self.store = store
         self.policy = Policy.checked(policy, horizon, floor, new_item_share)
         """The policy in force, with its horizon and its floor."""
@@ -148,13 +124,13 @@ class Decider(Calls):
         """The policy, the reward window and the default reward in force."""
         self._seed = int(seed) if isinstance(seed, np.integer) else seed
         self._rng = random.generator(seed, "decider")
-        self._versions: dict[int, ActivePrior] = {}
+        self._versions: dict[int, versions.ActivePrior] = {}
         self._max_numbers = max_numbers
         max_pending = checks.count(max_pending, "max_pending")
         max_work = checks.count(max_work, "max_work")
         store.claim(self)
         backend = store.backend
-        self._sizes = Sizes()
+        self._sizes = versions.Sizes()
         self._writer = BatchWriter(
             self._perform, backend.probe, max_pending, max_work, backend.watch,
             lambda operation: self._sizes.of(operation),
@@ -198,7 +174,7 @@ class Decider(Calls):
 
     def _many(self, operations: Sequence[Any], kind: type) -> list[Any]:
         if not all(isinstance(operation, kind) for operation in operations):
-            raise ParameterError(f"expected a list of {kind.__name__}, got {operations!r}")
+            raise errors.ParameterError(f"expected a list of {kind.__name__}, got {operations!r}")
         if not operations:
             return []
         future: Future[list[Result]] = Future()
@@ -207,7 +183,7 @@ class Decider(Calls):
 
     def _one(self, operation: Operation, kind: type[Value]) -> Value:
         (result,) = self._many([operation], type(operation))
-        if isinstance(result, MixtsError):
+        if isinstance(result, errors.MixtsError):
             raise result
         assert isinstance(result, kind)
         return result
@@ -232,7 +208,7 @@ class Decider(Calls):
                     return work(transaction)
             except TransactionConflictError as error:
                 conflict = error
-        raise StoreUnavailableError(
+        raise errors.StoreUnavailableError(
             f"{self.store.name}: {_ATTEMPTS} attempts conflicted with other writers ({conflict}); "
             "nothing was changed"
         ) from conflict
@@ -244,11 +220,11 @@ class Decider(Calls):
         """The active version of the prior; another replica may have activated it."""
         version = self.store.active_version()
         if version is None:
-            raise StoreError(f"{self.store.name} has no prior: give one")
+            raise errors.StoreError(f"{self.store.name} has no prior: give one")
         return version
 
     @property
-    def active(self) -> ActivePrior:
+    def active(self) -> versions.ActivePrior:
         """The active version of the prior, ready to decide with."""
         return self._load(self.prior_version)
 
@@ -284,11 +260,11 @@ class Decider(Calls):
         int
             Its version; a prior that the store has keeps its version.
         """
-        check_servable(prior)
+        versions.check_servable(prior)
         if activate:
-            check_passed(prior, force)
+            versions.check_passed(prior, force)
         self._check_size(prior)
-        check_decides(prior, self.policy)
+        versions.check_decides(prior, self.policy)
         version: int = self._writer.run(
             lambda: self._transact(lambda transaction: self._store(transaction, prior)[0])
         )
@@ -309,15 +285,17 @@ class Decider(Calls):
         version = checks.count(version, "version")
         if self.store.prior_body(version) is None:
             known = [row.version for row in self.priors()]
-            raise ParameterError(f"there is no version {version} of the prior; known: {known}")
+            raise errors.ParameterError(
+                f"there is no version {version} of the prior; known: {known}"
+            )
         prior = self._load(version).prior
-        check_passed(prior, force)
-        rehearse_decisions(prior, self.policy)
+        versions.check_passed(prior, force)
+        versions.rehearse_decisions(prior, self.policy)
         self._writer.run(
             lambda: self._transact(lambda transaction: self._activate(transaction, version, prior))
         )
 
-    def arms(self) -> ArmList:
+    def arms(self) -> versions.ArmList:
         """Return the arms of the active prior: names, and which are retired or new.
 
         Returns
@@ -326,7 +304,7 @@ class Decider(Calls):
             The version of the prior, and its arms.
         """
         active = self.active
-        return ArmList.of(active.version, active.prior)
+        return versions.ArmList.of(active.version, active.prior)
 
     def change_arms(
         self,
@@ -334,7 +312,7 @@ class Decider(Calls):
         retire: Sequence[str] = (),
         restore: Sequence[str] = (),
         rename: Mapping[str, str] | None = None,
-    ) -> ArmList:
+    ) -> versions.ArmList:
         """Change the arms of the active prior: make a version with the changes, and activate it.
 
         All changes happen at once, in one transaction, whatever other replicas do meanwhile. What
@@ -357,9 +335,9 @@ class Decider(Calls):
         ArmList
             The arms after the changes.
         """
-        changes = ArmChanges.checked(add, retire, restore, rename)
+        changes = versions.ArmChanges.checked(add, retire, restore, rename)
 
-        def change(transaction: Transaction) -> ArmList:
+        def change(transaction: Transaction) -> versions.ArmList:
             shape = transaction.shape()  # locks: no other writer activates a prior meanwhile
             version = transaction.active_version()
             assert version is not None
@@ -367,17 +345,14 @@ class Decider(Calls):
             prior = changes.applied(before)
             if prior is not before:
                 self._check_size(prior)
-                check_decides(prior, self.policy)
+                versions.check_decides(prior, self.policy)
                 self.policy.check_floor(prior)
                 now = transaction.now_us()
-                version, _ = transaction.add_prior(
-                    prior_digest(prior), now, prior.family.kind, prior.n_components,
-                    prior.to_bytes(),
-                )  # fmt: skip
-                transaction.activate(version, now, fitted_shape(prior, shape))
-            return ArmList.of(version, prior)
+                version, _ = transaction.add_prior(versions.logged_prior(prior, now))
+                transaction.activate(version, now, versions.fitted_shape(prior, shape))
+            return versions.ArmList.of(version, prior)
 
-        found: ArmList = self._writer.run(lambda: self._transact(change))
+        found: versions.ArmList = self._writer.run(lambda: self._transact(change))
         return found
 
     def _begin(self, prior: MixturePrior | None, force: bool) -> None:
@@ -390,26 +365,23 @@ class Decider(Calls):
         if prior is None:
             self.rules.check(self.prior)
             return
-        check_decides(prior, self.policy)
+        versions.check_decides(prior, self.policy)
         self.rules.check(prior)
         self._transact(lambda transaction: self._begin_with(transaction, prior, force))
 
     def _begin_with(self, transaction: Transaction, prior: MixturePrior, force: bool) -> None:
         version, is_new = self._store(transaction, prior)
         if is_new or transaction.active_version() is None:
-            check_passed(prior, force)
+            versions.check_passed(prior, force)
             self._activate(transaction, version, prior)
 
     def _store(self, transaction: Transaction, prior: MixturePrior) -> tuple[int, bool]:
         self._fit(transaction, prior)
-        return transaction.add_prior(
-            prior_digest(prior), transaction.now_us(), prior.family.kind, prior.n_components,
-            prior.to_bytes(),
-        )  # fmt: skip
+        return transaction.add_prior(versions.logged_prior(prior, transaction.now_us()))
 
     def _check_size(self, prior: MixturePrior) -> None:
         if self._max_numbers is not None:
-            check_size(prior, self._max_numbers)
+            versions.check_size(prior, self._max_numbers)
 
     def _activate(self, transaction: Transaction, version: int, prior: MixturePrior) -> None:
         self._check_size(prior)
@@ -418,20 +390,22 @@ class Decider(Calls):
 
     def _fit(self, transaction: Transaction, prior: MixturePrior) -> str:
         """Return the shape of statistics under a prior; raise if it does not fit the tasks."""
-        shape = fitted_shape(prior, transaction.shape())
+        shape = versions.fitted_shape(prior, transaction.shape())
         active = transaction.active_version()
         before = None if active is None else self._load(active).prior
-        check_arms(prior, before)
-        check_features(prior, before)
+        versions.check_arms(prior, before)
+        versions.check_features(prior, before)
         return shape
 
-    def _load(self, version: int) -> ActivePrior:
+    def _load(self, version: int) -> versions.ActivePrior:
         active = self._versions.get(version)
         if active is None:
             body = self.store.prior_body(version)
             if body is None:
-                raise StoreError(f"{self.store.name} has lost version {version} of the prior")
-            active = self._versions.setdefault(version, ActivePrior.load(version, body))
+                raise errors.StoreError(
+                    f"{self.store.name} has lost version {version} of the prior"
+                )
+            active = self._versions.setdefault(version, versions.ActivePrior.load(version, body))
         return active
 
     # -- reading ------------------------------------------------------------------------------
@@ -483,7 +457,7 @@ class Decider(Calls):
         offered = None if last is None else last.rows
         if active.prior.family.n_arms is None and offered is None:
             return ActionPosteriors((), (), (), (), 0)
-        return action_posteriors(belief, offered, best)
+        return versions.action_posteriors(belief, offered, best)
 
     def health(self) -> Health:
         """Return whether decisions can be written, how many operations wait, and a warning.
@@ -548,12 +522,12 @@ class Decider(Calls):
         try:
             _, belief = self._belief(*tasks)
             return [tuple(row) for row in belief.weights.tolist()]
-        except StatisticsError:
+        except errors.StatisticsError:
             if len(tasks) == 1:
                 return [()]
             return [found for task in tasks for found in self.weights([task])]
 
-    def _belief(self, *tasks: str) -> tuple[ActivePrior, Belief]:
+    def _belief(self, *tasks: str) -> tuple[versions.ActivePrior, Belief]:
         """Return the active prior and the belief of tasks, with the task axis."""
         contents = self.store.statistics([checked_name(task, "task") for task in tasks])
         for task in tasks:
@@ -563,7 +537,7 @@ class Decider(Calls):
         statistics = active.codec.decode([contents[task] for task in tasks])
         return active, active.prior.condition(statistics)
 
-    def _offered(self, task: str, active: ActivePrior) -> ActionSet | None:
+    def _offered(self, task: str, active: versions.ActivePrior) -> ActionSet | None:
         return None if active.prior.family.n_arms is not None else self.store.last_offer(task)
 
     # -- closing ------------------------------------------------------------------------------
@@ -580,12 +554,7 @@ class Decider(Calls):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -599,5 +568,5 @@ def _generator_of_life(seed: int | np.random.SeedSequence, life: int) -> np.rand
     return random.stream(int(seed), "decider", life)
 
 
-def _unknown(task: str) -> UnknownTaskError:
-    return UnknownTaskError(f"no decision was made for a task {task!r} yet")
+def _unknown(task: str) -> errors.UnknownTaskError:
+    return errors.UnknownTaskError(f"no decision was made for a task {task!r} yet")

@@ -15,7 +15,7 @@ from msgspec import field as struct_field
 from mixts import Belief, MixturePrior
 from mixts.errors import MixtsError, ParameterError, StatisticsError, StoreError
 from mixts.extend import Array, Family, Statistics, random, rehearsal
-from mixts_serve.records import ActionPosteriors, Decide, Operation, checked_name
+from mixts_serve.records import ActionPosteriors, Decide, LoggedPrior, Operation, checked_name
 from mixts_serve.rules import Policy, trial_actions
 
 log = logging.getLogger("mixts_serve")
@@ -137,14 +137,15 @@ class StatisticsCodec:
         return statistics.encode(rows)
 
 
-def prior_digest(prior: MixturePrior) -> bytes:
-    """Return a digest that is the same for the same prior, whatever file it came from."""
+def logged_prior(prior: MixturePrior, now: int) -> LoggedPrior:
+    """Return a prior as a row; the digest of the same prior is the same, whatever its file."""
     header, arrays = prior.bundle()
     content = hashlib.sha256(repr(sorted(header.items())).encode())
     for name, array in sorted(arrays.items()):
         content.update(f"{name} {array.dtype.str} {array.shape}".encode())
         content.update(np.ascontiguousarray(array).tobytes())
-    return content.digest()
+    kind, n = prior.family.kind, prior.n_components
+    return LoggedPrior(0, content.digest(), now, kind, n, prior.to_bytes())
 
 
 # -- changes of the arms, each of which makes a version of the prior -----------------------------

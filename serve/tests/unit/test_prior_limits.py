@@ -17,7 +17,7 @@ from mixts_serve.http.limits import Limits
 from mixts_serve.offers import named_mask, offered_actions
 from mixts_serve.records import Offered
 from mixts_serve.rules import Policy
-from mixts_serve.versions import Sizes, StatisticsCodec, check_size
+from mixts_serve.versions import Sizes, StatisticsCodec, check_size, logged_prior
 from mixts_serve.writer import MAX_BATCH, MAX_WORK, SMALL
 
 import mixts
@@ -262,11 +262,10 @@ def wide(tmp_path: Path) -> Iterator[tuple[Decider, DecisionStore]]:
         Decider(arms(2), store, policy="ts", seed=0) as decider,
     ):
         decider.reward(decider.decide("a").id, 1)
-        body = prior.to_bytes()
         with store.backend.transaction() as transaction:
             shape = transaction.shape()
             assert shape is not None
-            version, _ = transaction.add_prior(b"wide", 0, "bernoulli-arms", 2, body)
+            version, _ = transaction.add_prior(logged_prior(prior, 0))
             transaction.activate(version, 0, shape.replace("2", "20000"))
         yield decider, store
 

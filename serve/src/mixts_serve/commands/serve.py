@@ -267,16 +267,6 @@ def _seconds(text: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def _reward(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise argparse.ArgumentTypeError(f"expected a finite number, got {text!r}")
-    return number
-
-
 def _new_share(text: str) -> NewShare:
     *least, most = text.split("-", 1)
     try:
@@ -286,23 +276,24 @@ def _new_share(text: str) -> NewShare:
         raise argparse.ArgumentTypeError(f"{expected}, got {text!r}") from None
 
 
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"expected a number from 0 to 65535, got {text!r}")
-    return int(text)
+def _parser(
+    convert: Callable[[str], Any], is_right: Callable[[Any], bool], expected: str
+) -> Callable[[str], Any]:
+    """Return a function that converts the text of an option, or says what was expected."""
+
+    def parse(text: str) -> Any:
+        try:
+            number = convert(text)
+        except ValueError:
+            number = math.nan
+        if not is_right(number):
+            raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
+        return number
+
+    return parse
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number above 0, got {text!r}")
-    return int(text)
-
-
-def _number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < 1e12:
-        raise argparse.ArgumentTypeError(f"expected a number, at least 0, got {text!r}")
-    return number
+_reward = _parser(float, math.isfinite, "a finite number")
+_port = _parser(int, lambda n: 0 <= n <= 65535, "a number from 0 to 65535")
+_count = _parser(int, lambda n: n >= 1, "a whole number above 0")
+_number = _parser(float, lambda x: 0 <= x < 1e12, "a number, at least 0")

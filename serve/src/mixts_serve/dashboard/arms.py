@@ -126,7 +126,7 @@ def read_arms(
     size = bin_size(period.now - period.begin, facts.n_arms)
     since = size * math.floor(period.begin / size)
     found_arms = store.arms(since, size, period.final)
-    earned = {row.arm: row.earned for row in found_arms if row.arm >= 0}
+    earned = {arm: own for arm, own in found_arms.items() if arm >= 0}
     found = _found_arms(facts, earned, search)
     bands = charts.colours([k for k in found[:MOST_BANDS] if k in earned])
     total = Earnings(

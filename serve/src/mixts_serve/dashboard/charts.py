@@ -165,7 +165,6 @@ class Band:
 
     look: str
     path: str
-    pale: bool = False
 
 
 @dataclass(frozen=True)
@@ -176,14 +175,6 @@ class Label:
     place: float
     mark: float
     look: str
-
-
-@dataclass(frozen=True)
-class Mark:
-    """An upright line through a chart, with a label above it unless that is empty."""
-
-    place: float
-    label: str
 
 
 @dataclass(frozen=True)
@@ -207,7 +198,6 @@ class Chart:
     slots: tuple[Slot, ...]
     lines: tuple[Line, ...] = ()
     bands: tuple[Band, ...] = ()
-    marks: tuple[Mark, ...] = ()
     reference: float | None = None
     """Height of a level line for comparison."""
     shade: float | None = None
@@ -254,19 +244,18 @@ def labels(
 
 
 def stacked(
-    shares: Mapping[str, Sequence[float]], totals: Sequence[float], first: int, x: Scale,
-    *, pale: bool = False,
-) -> list[Band]:  # fmt: skip
+    shares: Mapping[str, Sequence[float]], totals: Sequence[float], first: int, x: Scale
+) -> list[Band]:
     """Return bands of shares, by their looks from the top down, then one for the rest.
 
     ``totals`` are 1, or 0 where there is nothing to share.
     """
     tops, found = [100 * total for total in totals], []
     for look, own in shares.items():
-        found.append(Band(look, staircase(tops, first, x), pale))
+        found.append(Band(look, staircase(tops, first, x)))
         tops = [top - 100 * share for top, share in zip(tops, own, strict=True)]
     if max(tops) > 1e-6:
-        found.append(Band(REST, staircase(tops, first, x), pale))
+        found.append(Band(REST, staircase(tops, first, x)))
     return found
 
 

@@ -369,11 +369,11 @@ def _curl(address: str, verb: str, body: str, token: bool) -> str:
 # -- words ----------------------------------------------------------------------------------------
 
 
-def weights_in_words(weights: tuple[float, ...], version: int, facts: PriorFacts, n: int) -> str:
+def weights_in_words(weights: tuple[float, ...], facts: PriorFacts, n: int) -> str:
     """Return a text with the ``n`` most likely kinds and their probabilities."""
     order = sorted(range(len(weights)), key=lambda s: -weights[s])[:n]
     return ", ".join(
-        f"{formats.visible(facts.kind(s, version))} {formats.percent(weights[s])}" for s in order
+        f"{formats.visible(facts.kind(s))} {formats.percent(weights[s])}" for s in order
     )
 
 

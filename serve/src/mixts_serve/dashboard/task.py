@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from msgspec import structs
 
 from mixts.errors import UnknownTaskError
 from mixts.pages import formats
 from mixts_serve.dashboard import charts, layout
-from mixts_serve.dashboard.charts import N_COLOURS, Band, Chart, Label, Mark, Scale, Slot
+from mixts_serve.dashboard.charts import N_COLOURS, Chart, Scale, Slot
 from mixts_serve.decider import Decider
 from mixts_serve.records import MAX_NAME, ActionPosteriors, Health, TaskState
 from mixts_serve.rules import Policy
@@ -24,8 +24,6 @@ HISTORY = 200
 """Decisions that the chart shows."""
 COUNTED = 10_000
 """Latest decisions in which actions are counted, which takes a few hundredths of a second."""
-_MARK_ROOM = 12.0
-"""Percent of the width that the name of a version takes, on a phone."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +73,14 @@ class TaskView:
         return max(1, self.row.decisions - len(self.history) + 1)
 
     @property
+    def comparable(self) -> tuple[DecisionRow, ...]:
+        """The last decisions under the active prior: other versions have other kinds."""
+        rows = takewhile(
+            lambda row: row.prior_version == self.prior.version, reversed(self.history)
+        )
+        return tuple(rows)[::-1]
+
+    @property
     def latest(self) -> list[tuple[int, DecisionRow]]:
         """Last decisions with their numbers, newest first."""
         numbered = list(enumerate(self.history, self.first_number))
@@ -122,7 +128,7 @@ def task_page(
 ) -> str:
     """Render the page of a task. Raise `UnknownTaskError` if the store has never seen it."""
     view = read_task(decider, store, task, now)
-    shown = view.history
+    shown = view.comparable
     return layout.render(
         "task",
         view=view,
@@ -130,14 +136,18 @@ def task_page(
         likeliest=max(view.kinds, key=lambda kind: (kind.kind is not None, kind.share)),
         tiles=_tiles(view),
         weights=(
-            weight_chart(shown, view.first_number, view.prior)
+            weight_chart(shown, view.row.decisions - len(shown) + 1, view.prior)
             if shown and view.prior.has_kinds
             else None
         ),
-        period=f"From {_moment(shown[0])} to {_moment(shown[-1])}." if shown else "",
+        period=(
+            f"From {formats.moment(shown[0].at)} to {formats.moment(shown[-1].at)}."
+            if shown
+            else ""
+        ),
         actions_caption=_actions_caption(view),
         decide=layout.decide_command(address, task, view.prior, token),
-        reward=layout.reward_command(address, shown[-1].id if shown else None, token),
+        reward=layout.reward_command(address, view.history[-1].id if view.history else None, token),
     )
 
 
@@ -244,10 +254,6 @@ def _tiles(view: TaskView) -> list[layout.Tile]:
     ]
 
 
-def _moment(row: DecisionRow) -> str:
-    return formats.moment(row.at)
-
-
 def _actions_caption(view: TaskView) -> str:
     if view.prior.n_arms is None:
         return "Mean reward of the actions that were offered last"
@@ -259,108 +265,44 @@ def _actions_caption(view: TaskView) -> str:
 # -- the chart of probabilities -------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Run:
-    """Consecutive decisions under one version of the prior."""
-
-    first: int
-    rows: tuple[DecisionRow, ...]
-
-    @property
-    def version(self) -> int:
-        return self.rows[0].prior_version
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.rows) - 1
-
-
 def weight_chart(history: Sequence[DecisionRow], first: int, facts: layout.PriorFacts) -> Chart:
     """Draw the probabilities of kinds, stacked to one, decision by decision.
 
     Parameters
     ----------
     history
-        Decisions of a task, oldest first.
+        Decisions of a task under the active prior, oldest first.
     first
         Number of the first of them.
     facts
-        The active prior; components of other versions are drawn pale.
+        The active prior.
     """
     x = charts.count_scale(first, first + len(history) - 1)
-    runs = _runs(history, first)
-    shown = {version: _shown(history, version) for version in {run.version for run in runs}}
-    bands = [band for run in runs for band in _bands(run, shown[run.version], x, facts.version)]
+    totals = [sum(column) for column in zip(*(row.weights for row in history), strict=True)]
+    order = sorted(range(len(totals)), key=lambda s: (-totals[s], s))
+    looks = charts.colours(order[: N_COLOURS if len(order) <= N_COLOURS else N_COLOURS - 1])
+    shares = {f"c{look}": [row.weights[s] for row in history] for s, look in looks.items()}
+    last = history[-1].weights
+    parts = [(facts.kind(s), last[s], f"c{look}") for s, look in looks.items()]
+    begin, end = (
+        layout.weights_in_words(row.weights, facts, 1) for row in (history[0], history[-1])
+    )
     return Chart(
         title="Probability of each kind, decision by decision",
-        description=" ".join(_run_in_words(run, facts) for run in runs),
-        bands=tuple(bands),
-        labels=_labels(history[-1], shown[runs[-1].version], facts),
-        marks=_version_marks(runs, x, facts.version),
+        description=(
+            f"Decisions {formats.count(first)} to {formats.count(first + len(history) - 1)}: at "
+            f"first {begin}, at last {end}."
+        ),
+        bands=tuple(charts.stacked(shares, [1.0] * len(history), first, x)),
+        labels=charts.stacked_labels(parts, f"{len(totals) - len(looks)} others"),
         x_ticks=x.ticks,
         y_ticks=charts.SHARE_TICKS,
-        slots=tuple(_slot(row, first + i, x, facts) for i, row in enumerate(history)),
-    )
-
-
-def _runs(history: Sequence[DecisionRow], first: int) -> list[_Run]:
-    runs = []
-    for _, group in itertools.groupby(history, key=lambda row: row.prior_version):
-        rows = tuple(group)
-        runs.append(_Run(first, rows))
-        first += len(rows)
-    return runs
-
-
-def _shown(history: Sequence[DecisionRow], version: int) -> dict[int, int]:
-    """Return the components of a version that have a band, the most likely, with their colours."""
-    weights = [row.weights for row in history if row.prior_version == version]
-    totals = [sum(column) for column in zip(*weights, strict=True)]
-    order = sorted(range(len(totals)), key=lambda s: (-totals[s], s))
-    most = N_COLOURS if len(totals) <= N_COLOURS else N_COLOURS - 1
-    return charts.colours(order[:most])
-
-
-def _bands(run: _Run, shown: dict[int, int], x: Scale, active: int) -> list[Band]:
-    """Return the bands of components from the top down, then one band for all others."""
-    shares = {f"c{c}": [row.weights[s] for row in run.rows] for s, c in shown.items()}
-    totals = [1.0] * len(run.rows)
-    return charts.stacked(shares, totals, run.first, x, pale=run.version != active)
-
-
-def _labels(row: DecisionRow, shown: dict[int, int], facts: layout.PriorFacts) -> tuple[Label, ...]:
-    """Return labels beside the bands of the last decision that are high enough."""
-    # The number of an older version stands above the chart.
-    old = row.prior_version != facts.version
-    parts = [
-        (f"component {s + 1}" if old else facts.kind(s), row.weights[s], f"c{colour}")
-        for s, colour in shown.items()
-    ]
-    return charts.stacked_labels(parts, f"{len(row.weights) - len(shown)} others")
-
-
-def _version_marks(runs: Sequence[_Run], x: Scale, active: int) -> tuple[Mark, ...]:
-    """Mark where versions begin; the first run has a mark only if its version is not active."""
-    marked = runs if runs[0].version != active else runs[1:]
-    places = [x.place(run.first) for run in marked]
-    room = [after - place >= _MARK_ROOM for place, after in itertools.pairwise([*places, 200.0])]
-    return tuple(
-        Mark(place, f"v{run.version}" if free else "")
-        for run, place, free in zip(marked, places, room, strict=True)
+        slots=tuple(_slot(row, n, x, facts) for n, row in enumerate(history, first)),
     )
 
 
 def _slot(row: DecisionRow, n: int, x: Scale, facts: layout.PriorFacts) -> Slot:
     left, right = x.place(n), x.place(n + 1)
-    words = layout.weights_in_words(row.weights, row.prior_version, facts, 3)
-    text = f"decision {formats.count(n)}, {_moment(row)}: {words}"
+    words = layout.weights_in_words(row.weights, facts, 3)
+    text = f"decision {formats.count(n)}, {formats.moment(row.at)}: {words}"
     return Slot(left, round(right - left, 2), text)
-
-
-def _run_in_words(run: _Run, facts: layout.PriorFacts) -> str:
-    begin, end = (layout.weights_in_words(row.weights, run.version, facts, 1)
-                  for row in (run.rows[0], run.rows[-1]))  # fmt: skip
-    return (
-        f"Decisions {formats.count(run.first)} to {formats.count(run.last)}, prior version "
-        f"{run.version}: at first {begin}, at last {end}."
-    )

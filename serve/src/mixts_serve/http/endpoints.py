@@ -188,15 +188,12 @@ class Endpoints:
         """Return the active prior's description."""
         active = await self.readers.run(lambda: self._decider.active)
         prior, family = active.prior, active.prior.family
-        info = ActivePriorInfo(
-            active.version, family.kind, prior.n_components, prior.weights.tolist(), prior.names,
-            prior.arm_names,
+        return json_response(
+            ActivePriorInfo(
+                active.version, family.kind, prior.n_components, prior.weights.tolist(),
+                prior.names, prior.arm_names, family.n_arms, family.n_features,
+            )
         )  # fmt: skip
-        if family.n_arms is not None:
-            info.n_arms = family.n_arms
-        else:
-            info.n_features = family.n_features
-        return json_response(info)
 
     @endpoint("GET", "/v1/priors", list[PriorVersion], "List all versions of the prior")
     async def priors(self, request: Request) -> Response:
@@ -298,13 +295,11 @@ class Endpoints:
             known = None if self._needs_token else health.reason
             reason = known or "the store cannot be written to"
             raise RefusalError(503, "store_unavailable", reason, headers=retry_after(5))
-        status = HealthStatus("ok", health.pending, self._decider.policy.name)
-        if health.warning is not None:
-            status.warning = health.warning
-        if health.prior_alarm is not None:
-            hidden = "the rewards do not agree with the prior: see the dashboard"
-            status.prior_alarm = hidden if self._needs_token else health.prior_alarm
-        return json_response(status)
+        alarm = health.prior_alarm
+        if alarm is not None and self._needs_token:
+            alarm = "the rewards do not agree with the prior: see the dashboard"
+        policy = self._decider.policy.name
+        return json_response(HealthStatus("ok", health.pending, policy, health.warning, alarm))
 
     @endpoint("GET", "/metrics", "text/plain", "Counters for Prometheus")
     async def metrics(self, request: Request) -> Response:

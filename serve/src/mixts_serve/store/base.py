@@ -71,6 +71,17 @@ _OPEN_WINDOWS = (
     "SELECT CASE WHEN default_reward IS NULL THEN 0 ELSE 1 END, due, seq FROM decisions"
 )
 
+WAITING = (
+    "SELECT d.seq, d.task, d.action, d.action_set FROM {source} "
+    "(SELECT seq, task, at, action, action_set, deferred, due FROM decisions "
+    "WHERE task = {task} ORDER BY seq DESC LIMIT ?) d "
+    "LEFT JOIN activated a ON a.decision = d.seq "
+    "WHERE (d.deferred = 0 OR a.at IS NOT NULL) "
+    "AND COALESCE(a.due, d.due, d.at + {window}) >= ? "
+    "AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision = d.seq)"
+)
+"""Decisions that wait, among the last ones of a task; databases differ in how tasks are given."""
+
 # -- what a batch writes --------------------------------------------------------------------------
 
 CountKey = tuple[int, int, int, int, str]
@@ -312,21 +323,17 @@ class Transaction(ABC):
         self._execute("DELETE FROM counts")
         self._execute(f"INSERT INTO counts ({', '.join(LOGGED_COUNTS)}) {COUNTS_OF_THE_LOG}")
 
-    def add_prior(
-        self, digest: bytes, now: int, family: str, n_components: int, body: bytes
-    ) -> tuple[int, bool]:
+    def add_prior(self, prior: records.LoggedPrior) -> tuple[int, bool]:
         """Return the version of a prior, and whether it is new; a known prior keeps its version.
 
         Call ``shape`` first, for its lock.
         """
         find = "SELECT version FROM priors WHERE digest = ?"
-        known = self._one(find, digest)
+        known = self._one(find, prior.digest)
         if known is not None:
             return int(known), False
-        self._append(
-            tables.PRIORS, [records.LoggedPrior(0, digest, now, family, n_components, body)]
-        )
-        return int(self._one(find, digest)), True
+        self._append(tables.PRIORS, [prior])
+        return int(self._one(find, prior.digest)), True
 
     def activate(self, version: int, now: int, shape: str) -> None:
         """Make this version the active one; its tasks' statistics have this shape."""

@@ -7,7 +7,6 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self, get_type_hints
 
 from msgspec.structs import astuple, replace
@@ -155,9 +154,9 @@ class DecisionStore:
 
     Parameters
     ----------
-    path_or_url : str or path
+    path_or_url : str, path or Backend
         A path is a SQLite file; ``postgresql://...`` is the address of a PostgreSQL database,
-        which several processes may share.
+        which several processes may share. A backend is a database that is already open.
     create : bool
         If the store does not exist, create it (True) or raise ``StoreError`` (False).
 
@@ -170,30 +169,13 @@ class DecisionStore:
     Totals(tasks=0, decisions=0, rewards=0, late=0, defaults=0, deferred=0)
     """
 
-    def __init__(self, path_or_url: str | os.PathLike[str], *, create: bool = True) -> None:
-        self._use(_open(path_or_url, create))
-
-    @classmethod
-    def on(cls, backend: Backend) -> Self:
-        """Return a store on a database that is already open.
-
-        Parameters
-        ----------
-        backend : Backend
-            The database.
-
-        Returns
-        -------
-        DecisionStore
-            The store.
-        """
-        store = cls.__new__(cls)
-        store._use(backend)
-        return store
-
-    def _use(self, backend: Backend) -> None:
-        self.backend = backend
-        self._query = backend.query
+    def __init__(
+        self, path_or_url: str | os.PathLike[str] | Backend, *, create: bool = True
+    ) -> None:
+        if not isinstance(path_or_url, Backend):
+            path_or_url = _open(path_or_url, create)
+        self.backend = path_or_url
+        self._query = self.backend.query
         self._settled = (0, views.Totals(0, 0, 0, 0))
         self._decider: object | None = None
 
@@ -232,12 +214,7 @@ class DecisionStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -257,20 +234,6 @@ class DecisionStore:
             The time.
         """
         return self.backend.now_us() / _SECOND
-
-    def summary(self) -> views.Summary:
-        """Return the database, its size, the totals and the priors.
-
-        Returns
-        -------
-        Summary
-            The summary.
-        """
-        backend = self.backend
-        return views.Summary(
-            self.name, backend.database, backend.schema_version(), backend.n_bytes(),
-            self.totals(), self.priors(), self.unrewarded(), self.only_value(),
-        )  # fmt: skip
 
     def totals(self) -> views.Totals:
         """Return the number of tasks, decisions, rewards, and rewards of each kind.
@@ -478,7 +441,7 @@ class DecisionStore:
 
     def arms(
         self, since: float, bin_seconds: int, final: float = math.inf
-    ) -> list[views.ArmEarnings]:
+    ) -> dict[int, views.Earnings]:
         """Return what the decisions since some time earned, by the arm that they took.
 
         Rewards count in the span in which their decision was made.
@@ -494,13 +457,13 @@ class DecisionStore:
 
         Returns
         -------
-        list of ArmEarnings
-            A row for each arm.
+        dict of int to Earnings
+            By arm; -1 stands for all rows of features.
         """
         span = _count_span(bin_seconds)
         rows = self._query(_ARMS, (span, int(since * _SECOND)))
         sums = {arm: row for arm, *row in self._final("arm", since, final, by_days=span == _DAY)}
-        return [views.ArmEarnings(int(arm), _earnings(row, sums.get(arm))) for arm, *row in rows]
+        return {int(arm): _earnings(row, sums.get(arm)) for arm, *row in rows}
 
     def traffic(
         self, since: float, bin_seconds: int, arms: Sequence[int]
