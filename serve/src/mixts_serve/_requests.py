@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from mixts import errors
-from mixts.extend import checks
+from mixts.extend import Array, checks
 from mixts_serve.calls import Value
 from mixts_serve.http.refusals import RESPONSES
 from mixts_serve.offers import has_names, is_named, plain_actions
@@ -142,27 +142,23 @@ def _encode(request: Operation) -> bytes:
 
 def _checked_decide(request: Decide) -> Decide:
     """Return the request with lists instead of arrays, and with a key, so that retries are safe."""
-    rows: list[Any] | None = None
-    mask: Any = None
-    if has_names(request.actions):
-        rows = plain_actions(request.actions)
-    elif request.actions is not None:
+    actions, mask = request.actions, request.mask
+    if has_names(actions):
+        actions = plain_actions(actions)
+    elif actions is not None:
         expected = "actions must be rows of finite numbers"
-        array = checks.numbers(request.actions, expected, errors.ActionError)
-        if not np.isfinite(array).all():
-            raise errors.ActionError(f"{expected}, got NaN or infinity")
-        rows = array.tolist()
-    if is_named(request.mask):
-        mask = [str(name) for name in request.mask]
-    elif request.mask is not None:
-        mask = np.asarray(request.mask)
+        actions = _finite(actions, expected, errors.ActionError).tolist()
+    if is_named(mask):
+        mask = [str(name) for name in mask]
+    elif mask is not None:
+        mask = np.asarray(mask)
         if mask.dtype != bool:
             raise errors.MaskError(f"mask must be a list of true and false, got type {mask.dtype}")
         mask = mask.tolist()
     key = uuid.uuid4().hex if request.key is None else request.key
     values, costs = (_checked_amounts(getattr(request, name), name) for name in ("values", "costs"))
     return msgspec.structs.replace(
-        request, actions=rows, mask=mask, key=key, values=values, costs=costs
+        request, actions=actions, mask=mask, key=key, values=values, costs=costs
     )
 
 
@@ -170,21 +166,25 @@ def _checked_amounts(amounts: Any, name: str) -> Any:
     """Return values or costs as a list of floats, or as a dictionary of them."""
     if amounts is None:
         return None
-    expected = f"{name} must be finite numbers"
-    names = list(amounts) if isinstance(amounts, Mapping) else None
-    given = amounts if names is None else [amounts[each] for each in names]
-    array = checks.numbers(given, expected, errors.ParameterError)
-    if not np.isfinite(array).all():
-        raise errors.ParameterError(f"{expected}, got NaN or infinity")
-    return array.tolist() if names is None else dict(zip(names, array.tolist(), strict=True))
+    by_name = isinstance(amounts, Mapping)
+    given = list(amounts.values()) if by_name else amounts
+    array = _finite(given, f"{name} must be finite numbers", errors.ParameterError)
+    return dict(zip(amounts, array.tolist(), strict=True)) if by_name else array.tolist()
 
 
 def _checked_reward(request: Reward) -> Reward:
     expected = "a reward must be a finite number"
-    value = checks.numbers(request.value, expected, errors.OutcomeError)
-    if value.ndim or not np.isfinite(value):
+    value = _finite(request.value, expected, errors.OutcomeError)
+    if value.ndim:
         raise errors.OutcomeError(f"{expected}, got {request.value!r}")
     return msgspec.structs.replace(request, value=value.item())
+
+
+def _finite(given: Any, expected: str, error: type[errors.MixtsError]) -> Array:
+    array = checks.numbers(given, expected, error)
+    if not np.isfinite(array).all():
+        raise error(f"{expected}, got NaN or infinity")
+    return array
 
 
 def segment(name: str) -> str:

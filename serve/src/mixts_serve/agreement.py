@@ -344,8 +344,10 @@ class PriorWatch(Periodic):
         query = self._store.backend.query
         ((last,),) = query(_LAST, (settled,))
         backlog = int(last) - self._after + len(self._held) * self._every
-        self._every = max(self._every, -(-backlog // MOST_REWARDS))
-        self._held = [row for row in self._held if (row.task - 1) % self._every == 0]
+        every = -(-backlog // MOST_REWARDS)
+        if every > self._every:
+            self._every = every
+            self._held = [row for row in self._held if (row.task - 1) % every == 0]
         found = query(_REWARDS, (self._after, self._every, _PIECE))
         rows = list(takewhile(lambda row: row[1] <= settled, found))
         for _, _, *row in rows:

@@ -67,11 +67,8 @@ class VersionLine:
     """A version of the prior, and what its decisions by one policy earned."""
 
     prior: PriorVersion
-    policy: str | None
-    """None if the version has not made a decision."""
-    first_at: float
-    last_at: float
-    earned: views.Earnings
+    made: views.VersionEarnings
+    """Its ``policy`` is empty if the version has not made a decision."""
     interval: panel.Interval | None
     agreement: Agreement | None = None
     """What the version expected of the decisions of all policies."""
@@ -196,17 +193,11 @@ def version_lines(
     lines = []
     for prior in sorted(priors, key=lambda row: -row.version)[:MOST_VERSIONS]:
         own = [row for row in earned if row.version == prior.version]
+        own = sorted(own, key=lambda row: -row.last_at)
+        none = views.VersionEarnings(prior.version, "", 0.0, 0.0, views.Earnings())
         lines += [
-            VersionLine(
-                prior,
-                row.policy,
-                row.first_at,
-                row.last_at,
-                row.earned,
-                panel.mean_interval(row.earned, least),
-            )
-            for row in sorted(own, key=lambda row: -row.last_at)
-        ] or [VersionLine(prior, None, 0.0, 0.0, views.Earnings(), None)]
+            VersionLine(prior, row, panel.mean_interval(row.earned, least)) for row in own or [none]
+        ]
     return tuple(lines)
 
 

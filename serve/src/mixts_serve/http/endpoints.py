@@ -31,7 +31,7 @@ from mixts_serve.http.openapi import BODY_ERRORS, TASK, Endpoint, parameter
 from mixts_serve.http.protocol import ActivePriorInfo, HealthStatus
 from mixts_serve.http.refusals import RefusalError, retry_after
 from mixts_serve.http.security import PAGE_POLICY
-from mixts_serve.records import MAX_NAME, Activation, PriorVersion, TaskState
+from mixts_serve.records import Activation, PriorVersion, TaskState
 from mixts_serve.versions import ArmChanges, ArmList
 
 Value = TypeVar("Value")
@@ -358,16 +358,13 @@ class Endpoints:
 
     async def overview_page(self, request: Request) -> Response:
         """Return the dashboard."""
-        query = request.query_params
-        search = query.get("search", "").replace("\0", "")[:MAX_NAME]
-        offset, rows = query.get("offset", "0"), query.get("arms", "0")
+        names = ("search", "offset", "span", "arm", "arms")
+        query = {name: text for name, text in request.query_params.items() if name in names}
         return await self._page(
             lambda: _dashboard().overview_page(
-                self._decider, self._store, now=self._store.now(), search=search,
-                offset=int(offset) if _OFFSET.fullmatch(offset) else 0,
-                span=query.get("span", ""), arm=query.get("arm", "")[:MAX_NAME],
-                arms=rows if _OFFSET.fullmatch(rows) else 0, address=_address(request),
-                token=self._needs_token, changes="admin" in request.scope["mixts.scopes"],
+                self._decider, self._store, now=self._store.now(), **query,
+                address=_address(request), token=self._needs_token,
+                changes="admin" in request.scope["mixts.scopes"],
             )
         )  # fmt: skip
 
@@ -451,7 +448,6 @@ def _dashboard() -> Any:
     return dashboard
 
 
-_OFFSET = re.compile("[0-9]{1,12}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9.:\[\]-]{1,255}")
 
 

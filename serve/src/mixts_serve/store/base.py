@@ -104,31 +104,35 @@ class Changes(Struct):
     counts: dict[CountKey, records.SpanCount] = struct_field(default_factory=dict)
 
     def count(
-        self,
-        decision: records.LoggedDecision,
-        task: records.TaskEntry,
-        value: float | None = None,
-        **counts: int,
-    ) -> None:
+        self, decision: records.LoggedDecision, task: records.TaskEntry,
+        value: float | None = None, *,
+        decisions: int = 0, rewards: int = 0, late: int = 0, defaults: int = 0, deferred: int = 0,
+    ) -> None:  # fmt: skip
         """Add to the counts of the task, of this moment, and of the time of the decision.
 
         ``value`` is the reward that the decision is counted with.
         """
-        spans = self._counts_of(decision)
-        for record in (task, self.tally, *spans):
-            for name, n in counts.items():
-                setattr(record, name, getattr(record, name) + n)
+        spans = self._spans_of(decision)
+        counted: tuple[Any, ...] = (task, self.tally, *spans)
+        for record in counted:
+            record.decisions += decisions
+            record.rewards += rewards
+            record.late += late
+            record.defaults += defaults
+            record.deferred += deferred
         if value is not None:
             for span in spans:
                 span.reward_sum += value
                 span.reward_squares += value**2
 
-    def _counts_of(self, decision: records.LoggedDecision) -> list[records.SpanCount]:
+    def _spans_of(self, decision: records.LoggedDecision) -> list[records.SpanCount]:
         at, arm = decision.at, decision.action if decision.action_set is None else NO_ARM
         found = []
         for span in COUNT_SPANS:
             key = (span, at - at % span, arm, decision.version, decision.policy)
-            count = self.counts.setdefault(key, records.SpanCount(*key, at, at))
+            count = self.counts.get(key)
+            if count is None:
+                count = self.counts[key] = records.SpanCount(*key, at, at)
             # A batch may reward an earlier decision of the span before it makes another.
             count.first_at, count.last_at = min(count.first_at, at), max(count.last_at, at)
             found.append(count)
