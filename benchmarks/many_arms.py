@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 from mixts_serve import Client, Decider, DecisionStore, dashboard
-from mixts_serve.arms import ArmChanges
 from mixts_serve.store.export import export
 from mixts_serve.store.rebuild import rebuild
+from mixts_serve.versions import ArmChanges
 
 import mixts
 from mixts.agents import POLICIES

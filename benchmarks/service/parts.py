@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mixts_serve import Decider, Decision, DecisionStore, batch, outcomes
+from mixts_serve import Decider, Decision, DecisionStore, batch, tasks
 from mixts_serve.records import Decide, Operation, Reward
 from mixts_serve.store import _sqlite_log, sqlite
 from problem import N_TASKS, make_prior
@@ -31,8 +31,8 @@ PARTS = {
     "log the decisions": (batch.Batch, "_log_group"),
     "lock and decode the tasks": (batch.Batch, "_lock"),
     "find earlier decisions of the keys": (sqlite.SQLiteTransaction, "find_keys"),
-    "find the decisions of rewards": (outcomes.Outcomes, "match"),
-    "learn from rewards": (outcomes.Outcomes, "perform"),
+    "find the decisions of rewards": (tasks.Outcomes, "match"),
+    "learn from rewards": (tasks.Outcomes, "perform"),
     "write the rows": (sqlite.SQLiteTransaction, "add"),
     "commit": (_sqlite_log.WriteAheadLog, "commit"),
 }

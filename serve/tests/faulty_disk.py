@@ -58,7 +58,7 @@ class WatchedDisk(apsw.VFS):
 
     def store(self, path: Path, synchronous: str = "FULL") -> DecisionStore:
         """Open a store on this disk."""
-        return DecisionStore.on(SQLiteBackend(path, vfs=self.name, synchronous=synchronous))
+        return DecisionStore(SQLiteBackend(path, vfs=self.name, synchronous=synchronous))
 
     def __enter__(self) -> Self:
         return self

@@ -1,6 +1,6 @@
 """A batch of operations: reads, learns, decides and logs, in one transaction.
 
-A batch first learns from its rewards (``outcomes``), then makes its decisions, so that decisions
+A batch first learns from its rewards (``Outcomes``), then makes its decisions, so that decisions
 use as many rewards as possible. Any other order would also be correct: all operations of a batch
 were submitted before any of them had a result.
 """
@@ -15,20 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from mixts import errors
 from mixts.agents import BeliefAgent, Offer
-from mixts.errors import (
-    ConflictError,
-    MaskError,
-    MixtsError,
-    ParameterError,
-    StatisticsError,
-    TaskLockedError,
-)
 from mixts.extend import Array, Float
 from mixts.families import Statistics
-from mixts_serve.locked import MOST_WAITING, LockedTasks, WaitingActions, taken, task_locked
 from mixts_serve.offers import Asked, Ids, checked_request, request_digest
-from mixts_serve.outcomes import Outcomes
 from mixts_serve.records import (
     Decide,
     Decision,
@@ -42,6 +33,15 @@ from mixts_serve.records import (
 from mixts_serve.rules import Rules
 from mixts_serve.store.base import Changes, Transaction, TransactionConflictError, find_features
 from mixts_serve.store.tables import ActionSet, pack, pack_probabilities, unpack
+from mixts_serve.tasks import (
+    MOST_WAITING,
+    LockedTasks,
+    Outcomes,
+    WaitingActions,
+    likeliest_kind,
+    taken,
+    task_locked,
+)
 from mixts_serve.versions import ActivePrior
 from mixts_serve.writer import SMALL, MoreWorkError
 
@@ -129,7 +129,7 @@ class Batch:
                     keys.append((task, checked_name(operation.key, "key")))
                     self._digests[place] = request_digest(operation)
                 asked[place] = checked_request(operation, self._active.prior, self._rules.policy)
-            except MixtsError as error:
+            except errors.MixtsError as error:
                 self._results[place] = error
         return asked, keys
 
@@ -175,8 +175,6 @@ class Batch:
                 self._taken.get(one.request.task, set()).update(choice.shown)
                 if waiting is not None and isinstance(self._results[place], Decision):
                     _add_waiting(waiting, row_of[one.request.task], one, choice.shown)
-        self._changes.tally.decisions += len(new)
-        self._changes.tally.deferred += sum(decision.deferred for decision in new)
         return new
 
     def _computable(self, asked: Group, tasks: LockedTasks) -> Group:
@@ -186,13 +184,13 @@ class Batch:
         try:
             family.check_statistics(statistics)
             return asked
-        except StatisticsError:
+        except errors.StatisticsError:
             left = {}
             for place, one in asked.items():
                 try:
                     family.check_statistics(statistics[[row_of[one.request.task]]])
                     left[place] = one
-                except StatisticsError as error:
+                except errors.StatisticsError as error:
                     self._results[place] = error
             return left
 
@@ -213,14 +211,14 @@ class Batch:
             mask[:, list(self._taken[task])] = False
             try:
                 if not mask.any():
-                    raise MaskError(
+                    raise errors.MaskError(
                         f"task {task!r} has no arm left: it took every available arm before, and "
                         "an arm is taken at most once (repeatable is False). Add arms, or make a "
                         "prior with repeatable=True"
                     )
                 offer = one.offer._replace(mask=mask).with_top(prior, one.offer.top)
                 left[place] = one._replace(offer=offer)
-            except MixtsError as error:
+            except errors.MixtsError as error:
                 self._results[place] = error
         return left
 
@@ -254,14 +252,14 @@ class Batch:
         active, new = self._active, []
         for (place, one), choice in zip(asked.items(), chosen, strict=True):
             if not choice.is_valid:
-                self._results[place] = ParameterError(
+                self._results[place] = errors.ParameterError(
                     f"version {active.version} of the prior has no probabilities for this task: "
                     "its parameters are too large, or too small, to compute with"
                 )
                 continue
             try:
                 made = self._slate(place, one, choice, tasks)
-            except TaskLockedError as error:
+            except errors.TaskLockedError as error:
                 self._results[place] = error
                 continue
             new += made
@@ -275,9 +273,10 @@ class Batch:
         (request, offer, _), law, rules = one, choice.probabilities, self._rules
         due = None if request.defer else rules.due(self._now)
         action_set, first = self._action_set(one), new_id(self._now)
-        made = []
+        entry, made = tasks.touch(request.task), []
+        entry.latent, entry.certainty = likeliest_kind(self._active.prior, choice.weights)
+        entry.version, entry.last_at = self._active.version, self._now
         for position, action in enumerate(choice.shown):
-            entry = tasks.count_decision(request, choice.weights, self._active.version, self._now)
             row = LoggedDecision(
                 seq=0, activated_at=None, id=new_id(self._now) if position else first,
                 task=entry.number, at=self._now, version=self._active.version, action=action,
@@ -289,7 +288,7 @@ class Batch:
                 key=None if position else request.key, probabilities=pack_probabilities(law),
                 money=None if offer.money is None else pack(np.append(*offer.money)),
             )  # fmt: skip
-            self._changes.count_decision(row)
+            self._changes.count(row, entry, decisions=1, deferred=row.deferred)
             made.append(row)
         return made
 
@@ -339,7 +338,7 @@ class Batch:
                 ].names
             rows = [logged] if logged.slate is None else self._transaction.find_slate(logged.slate)
             return _response(rows, key[0], self._load(logged.version), ids, repeated=True)
-        return result if isinstance(result, MixtsError) else _key_taken(key)
+        return result if isinstance(result, errors.MixtsError) else _key_taken(key)
 
 
 # -- requests -------------------------------------------------------------------------------------
@@ -437,8 +436,8 @@ def _response(
     )  # fmt: skip
 
 
-def _key_taken(key: Key) -> ConflictError:
-    return ConflictError(
+def _key_taken(key: Key) -> errors.ConflictError:
+    return errors.ConflictError(
         f"key {key[1]!r} of task {key[0]!r} was used for a request with other actions, another "
         "mask, other values, costs or top, or another defer: take a new key for a new decision"
     )

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, cast
 
+import msgspec
+
 from mixts import MixturePrior
-from mixts.errors import MixtsError
-from mixts_serve._calls import Request, ServiceCalls, ServiceError, Steps, Value
-from mixts_serve.arms import ArmList
-from mixts_serve.records import Decide, Decision, PriorVersion, Receipt, Reward, TaskState
+from mixts.extend import checks, files
+from mixts_serve._requests import Request, Requests, ServiceError, Steps, segment
+from mixts_serve.calls import Calls, Value
+from mixts_serve.records import Activation, PriorVersion, TaskState
+from mixts_serve.versions import ArmChanges, ArmList
 
 __all__ = ["AsyncClient", "Client", "ServiceError"]
 
 Arguments = ParamSpec("Arguments")
 
 
-class Client(ServiceCalls):
+class Client(Requests, Calls):
     """Client of a decision service, with the methods of ``Decider``; threads may share it.
 
     A call is retried when the connection fails, when no response comes in time, and when the
@@ -71,126 +74,6 @@ class Client(ServiceCalls):
         """Close the connections."""
         self._http.close()
 
-    def decide(
-        self,
-        task: str,
-        actions: Any = None,
-        mask: Any = None,
-        key: str | None = None,
-        *,
-        defer: bool = False,
-        values: Any = None,
-        costs: Any = None,
-        top: int | None = None,
-    ) -> Decision:
-        """Choose an action for a task.
-
-        Parameters
-        ----------
-        task : str
-            Name of the task.
-        actions : (K, d) array_like or list of dict, optional
-            Feature rows of the actions, or actions with ids and named features,
-            ``{"id": "sku-17", "features": {"price": 3.2}}``; only for linear priors, which need
-            them.
-        mask : (K,) array_like of bool or list of str, optional
-            True where an action is available, or the names of these; all are, unless given.
-        key : str, optional
-            Makes the call safe to repeat: the same key for the same task returns the same decision.
-        defer : bool
-            The action may never be shown: the reward window begins with ``activate``, and without
-            it the decision gets no default reward.
-        values, costs, top
-            As for ``Decider.decide``.
-
-        Returns
-        -------
-        Decision
-            The action, its probability, and the id that the reward refers to.
-        """
-        return self._run(self._decide(task, actions, mask, key, defer, values, costs, top))
-
-    def reward(self, decision_id: str, value: float) -> Receipt:
-        """Report the reward of a decision.
-
-        Parameters
-        ----------
-        decision_id : str
-            ``Decision.id``.
-        value : float
-            The reward.
-
-        Returns
-        -------
-        Receipt
-            Whether the reward had come before, or came too late to be learned from.
-        """
-        return self._run(self._reward(decision_id, value))
-
-    def activate(self, decision_id: str) -> Receipt:
-        """Report that the action of a deferred decision was shown: its reward window begins.
-
-        Parameters
-        ----------
-        decision_id : str
-            ``Decision.id``.
-
-        Returns
-        -------
-        Receipt
-            A duplicate if the decision was active already, or was not deferred.
-        """
-        return self._run(self._activate(decision_id))
-
-    def decide_many(self, requests: Sequence[Decide]) -> list[Decision | MixtsError]:
-        """Make many decisions.
-
-        A list of more than 1,000 items, or a megabyte, is sent in several requests, one after the
-        other. If one of them fails nothing more is sent: its items and all later ones get its
-        exception, and the earlier results stay. The failure of the first request is raised.
-
-        Parameters
-        ----------
-        requests : sequence of Decide
-            What to decide.
-
-        Returns
-        -------
-        list of Decision or MixtsError
-            A result for each request; the exception of a refused one is returned, not raised.
-        """
-        return self._run(self._decide_many(requests))
-
-    def reward_many(self, rewards: Sequence[Reward]) -> list[Receipt | MixtsError]:
-        """Report many rewards, in several requests as ``decide_many``.
-
-        Parameters
-        ----------
-        rewards : sequence of Reward
-            Ids of decisions, and their rewards.
-
-        Returns
-        -------
-        list of Receipt or MixtsError
-            A result for each reward; the exception of a refused one is returned, not raised.
-        """
-        return self._run(self._reward_many(rewards))
-
-    def activate_many(self, decision_ids: Sequence[str]) -> list[Receipt | MixtsError]:
-        """Activate many deferred decisions, in several requests as ``decide_many``.
-
-        Parameters
-        ----------
-        decision_ids : sequence of str
-            Ids of decisions.
-
-        Returns
-        -------
-        list of Receipt or MixtsError
-            A result for each id; the exception of an unknown one is returned, not raised.
-        """
-        return self._run(self._activate_many(decision_ids))
-
     def task(self, name: str) -> TaskState:
         """Return the counts and the belief of a task.
 
@@ -204,7 +87,7 @@ class Client(ServiceCalls):
         TaskState
             Numbers of decisions and rewards, weights of the components, and mean rewards.
         """
-        return self._run(self._task(name))
+        return self._call("GET", f"/v1/tasks/{segment(name)}", TaskState)
 
     def priors(self) -> list[PriorVersion]:
         """Return all versions of the prior.
@@ -214,7 +97,7 @@ class Client(ServiceCalls):
         list of PriorVersion
             The versions, oldest first.
         """
-        return self._run(self._priors())
+        return self._call("GET", "/v1/priors", list[PriorVersion])
 
     def upload_prior(
         self,
@@ -238,7 +121,10 @@ class Client(ServiceCalls):
         int
             The version.
         """
-        return self._run(self._upload_prior(prior, activate, force))
+        loaded = prior if isinstance(prior, MixturePrior) else MixturePrior.load(prior)
+        path = "/v1/priors" + "?activate=true" * activate + "&force=true" * (activate and force)
+        body = files.pack_bundle("prior", *loaded.bundle(), as_json=True)
+        return self._call("POST", path, Activation, body, lambda found: found.version)
 
     def activate_prior(self, version: int, force: bool = False) -> None:
         """Use a version of the prior from now on; tasks keep their statistics.
@@ -250,7 +136,8 @@ class Client(ServiceCalls):
         force : bool
             Whether to activate it even if it failed its check (``prior.origin``).
         """
-        self._run(self._activate_prior(version, force))
+        path = f"/v1/priors/{checks.count(version, 'version')}/activate" + "?force=true" * force
+        return self._call("POST", path, Activation, None, lambda found: None)
 
     def arms(self) -> ArmList:
         """Return the arms of the active prior: names, and which are retired or new.
@@ -260,7 +147,7 @@ class Client(ServiceCalls):
         ArmList
             The version of the prior, and its arms.
         """
-        return self._run(self._arms())
+        return self._call("GET", "/v1/arms", ArmList)
 
     def change_arms(
         self,
@@ -283,7 +170,8 @@ class Client(ServiceCalls):
         ArmList
             The arms after the changes.
         """
-        return self._run(self._change_arms(add, retire, restore, rename))
+        changes = ArmChanges.checked(add, retire, restore, rename)
+        return self._call("POST", "/v1/arms", ArmList, msgspec.json.encode(changes))
 
     def ready(self) -> bool:
         """Return whether the service responds and accepts writes; there are no retries.
@@ -293,7 +181,7 @@ class Client(ServiceCalls):
         bool
             True if it is ready.
         """
-        return self._run(self._ready())
+        return self._run(self._is_ready())
 
     def _run(self, steps: Steps[Value]) -> Value:
         outcome: Any = None
@@ -321,17 +209,14 @@ class Client(ServiceCalls):
 def _awaited(
     method: Callable[Concatenate[Client, Arguments], Value],
 ) -> Callable[Concatenate[AsyncClient, Arguments], Awaitable[Value]]:
-    """Return a method of ``Client`` for ``AsyncClient``: the same steps, performed otherwise."""
-    steps = getattr(ServiceCalls, f"_{method.__name__}")
+    """Return a method of ``Client`` for ``AsyncClient``, whose ``_run`` returns an awaitable.
 
-    @wraps(method)
-    async def call(self: AsyncClient, /, *values: Arguments.args, **named: Arguments.kwargs) -> Any:
-        return await self._run(steps(self, *values, **named))
-
-    return call
+    A decorator that checks the types of ``Client``, as in tests, is taken off.
+    """
+    return cast(Any, inspect.unwrap(method))
 
 
-class AsyncClient(ServiceCalls):
+class AsyncClient(Requests):
     """Client of a decision service for asyncio: the methods of ``Client``, to be awaited.
 
     Parameters

@@ -5,35 +5,23 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from mixts import Belief, MixturePrior
-from mixts.errors import (
-    MixtsError,
-    ParameterError,
-    StatisticsError,
-    StoreError,
-    StoreUnavailableError,
-    UnknownTaskError,
-)
+from mixts import Belief, MixturePrior, errors
 from mixts.extend import Seed, checks, random
+from mixts_serve import versions
 from mixts_serve.agreement import Agreements, PriorWatch
-from mixts_serve.arms import ArmChanges, ArmList
 from mixts_serve.batch import Batch
+from mixts_serve.calls import Calls, Value
+from mixts_serve.periodic import WindowCloser, silence_warning
 from mixts_serve.records import (
     ActionPosteriors,
-    Activate,
-    Decide,
-    Decision,
     Health,
     Operation,
     PriorVersion,
-    Receipt,
     Result,
-    Reward,
     TaskState,
     checked_name,
 )
@@ -41,21 +29,6 @@ from mixts_serve.rules import DEFAULT_POLICY, Policy, Rules
 from mixts_serve.store import DecisionStore
 from mixts_serve.store.base import Transaction, TransactionConflictError
 from mixts_serve.store.tables import ActionSet
-from mixts_serve.versions import (
-    ActivePrior,
-    PriorLimits,
-    Sizes,
-    action_posteriors,
-    check_arms,
-    check_decides,
-    check_features,
-    check_passed,
-    check_servable,
-    fitted_shape,
-    prior_digest,
-    rehearse_decisions,
-)
-from mixts_serve.windows import WindowCloser, silence_warning
 from mixts_serve.writer import MAX_WORK, BatchWriter, Done
 
 R = TypeVar("R")
@@ -64,7 +37,7 @@ _ATTEMPTS = 8
 """Attempts to complete a transaction that conflicts with those of other writers."""
 
 
-class Decider:
+class Decider(Calls):
     """Decisions for tasks in a store, by one policy and the store's active version of a prior.
 
     Every decision and every reward is durable before its method returns. All methods may be called
@@ -108,8 +81,9 @@ class Decider:
     max_work : int
         The work that may be submitted together, and that may wait in large submissions. An ordinary
         operation is one unit; see ``Sizes`` for those with many actions, arms or features.
-    limits : PriorLimits, optional
-        Largest priors that may be uploaded and activated; None: of any size.
+    max_numbers : int, optional
+        Largest prior that may be uploaded and activated: its arms, or squared features, times its
+        components; None: of any size.
     force : bool
         Whether to begin with ``prior`` even if it failed its check (``prior.origin``).
 
@@ -139,11 +113,11 @@ class Decider:
         seed: Seed = None,
         max_pending: int = 10_000,
         max_work: int = MAX_WORK,
-        limits: PriorLimits | None = None,
+        max_numbers: int | None = None,
         force: bool = False,
     ) -> None:
         if prior is not None:
-            check_servable(prior)
+            versions.check_servable(prior)
         self.store = store
         self.policy = Policy.checked(policy, horizon, floor, new_item_share)
         """The policy in force, with its horizon and its floor."""
@@ -151,13 +125,13 @@ class Decider:
         """The policy, the reward window and the default reward in force."""
         self._seed = int(seed) if isinstance(seed, np.integer) else seed
         self._rng = random.generator(seed, "decider")
-        self._versions: dict[int, ActivePrior] = {}
-        self._limits = limits
+        self._versions: dict[int, versions.ActivePrior] = {}
+        self._max_numbers = max_numbers
         max_pending = checks.count(max_pending, "max_pending")
         max_work = checks.count(max_work, "max_work")
         store.claim(self)
         backend = store.backend
-        self._sizes = Sizes()
+        self._sizes = versions.Sizes()
         self._writer = BatchWriter(
             self._perform, backend.probe, max_pending, max_work, backend.watch,
             lambda operation: self._sizes.of(operation),
@@ -175,132 +149,6 @@ class Decider:
             raise
 
     # -- decisions and rewards ----------------------------------------------------------------
-
-    def decide(
-        self,
-        task: str,
-        actions: Any = None,
-        mask: Any = None,
-        key: str | None = None,
-        *,
-        defer: bool = False,
-        values: Any = None,
-        costs: Any = None,
-        top: int | None = None,
-    ) -> Decision:
-        """Choose an action for a task.
-
-        Parameters
-        ----------
-        task : str
-            The task's name; a new name is a new task.
-        actions : (K, d) array_like or list of dict, optional
-            The feature rows that are offered, or actions with ids and named features,
-            ``{"id": "sku-17", "features": {"price": 3.2}}``; only for linear priors, which need
-            them.
-        mask : (K,) array_like of bool or list of str, optional
-            True where an action is available, or the names of these arms, or the ids of
-            these actions; all are, unless given.
-        key : str, optional
-            Makes the call safe to repeat: the same key for the same task returns the same decision.
-        defer : bool
-            The action may never be shown: the reward window begins with ``activate``, and without
-            it the decision gets no default reward.
-        values, costs : (K,) array_like or dict of str to float, optional
-            Maximise value * mean reward - cost; a dictionary has numbers by arm name or id. Both
-            are logged with the decision.
-        top : int, optional
-            Show so many actions, the best first. Each is a decision with an id of its own, by which
-            its reward is reported: see ``Decision.shown``. Propensities are the probabilities that
-            an action is shown.
-
-        Returns
-        -------
-        Decision
-            The action, its probability, and the id that the reward refers to.
-        """
-        return self._wait(Decide(task, actions, mask, key, defer, values, costs, top), Decision)
-
-    def reward(self, decision_id: str, value: float) -> Receipt:
-        """Report the reward of a decision.
-
-        Rewards may arrive late, twice and in any order.
-
-        Parameters
-        ----------
-        decision_id : str
-            ``Decision.id``.
-        value : float
-            The reward.
-
-        Returns
-        -------
-        Receipt
-            Another value for the same decision raises ``ConflictError``.
-        """
-        return self._wait(Reward(decision_id, value), Receipt)
-
-    def activate(self, decision_id: str) -> Receipt:
-        """Report that the action of a deferred decision was shown: its reward window begins.
-
-        A reward activates its decision by itself.
-
-        Parameters
-        ----------
-        decision_id : str
-            ``Decision.id``.
-
-        Returns
-        -------
-        Receipt
-            A duplicate if the decision was active already, or was not deferred.
-        """
-        return self._wait(Activate(decision_id), Receipt)
-
-    def decide_many(self, requests: Sequence[Decide]) -> list[Decision | MixtsError]:
-        """Choose actions for many requests, in few transactions.
-
-        Parameters
-        ----------
-        requests : sequence of Decide
-            What to decide.
-
-        Returns
-        -------
-        list of Decision or MixtsError
-            In the order of the requests; a refused request's error is returned, not raised.
-        """
-        return self._wait_all(requests, Decide)
-
-    def reward_many(self, rewards: Sequence[Reward]) -> list[Receipt | MixtsError]:
-        """Report many rewards, in few transactions.
-
-        Parameters
-        ----------
-        rewards : sequence of Reward
-            Ids of decisions, and their rewards.
-
-        Returns
-        -------
-        list of Receipt or MixtsError
-            In the order of the rewards; a refused reward's error is returned, not raised.
-        """
-        return self._wait_all(rewards, Reward)
-
-    def activate_many(self, decision_ids: Sequence[str]) -> list[Receipt | MixtsError]:
-        """Activate many deferred decisions, in few transactions.
-
-        Parameters
-        ----------
-        decision_ids : sequence of str
-            Ids of decisions.
-
-        Returns
-        -------
-        list of Receipt or MixtsError
-            In the order of the ids; the error of an unknown one is returned, not raised.
-        """
-        return self._wait_all([Activate(id) for id in decision_ids], Activate)
 
     def end_windows(self) -> int:
         """Write all default rewards that are due; a thread does this about once a second.
@@ -329,18 +177,18 @@ class Decider:
         """
         self._writer.submit(operations, done, loop if self.store.backend.is_quick else None)
 
-    def _wait_all(self, operations: Sequence[Any], kind: type) -> list[Any]:
+    def _many(self, operations: Sequence[Any], kind: type) -> list[Any]:
         if not all(isinstance(operation, kind) for operation in operations):
-            raise ParameterError(f"expected a list of {kind.__name__}, got {operations!r}")
+            raise errors.ParameterError(f"expected a list of {kind.__name__}, got {operations!r}")
         if not operations:
             return []
         future: Future[list[Result]] = Future()
         self._writer.submit(operations, future.set_result)
         return future.result()
 
-    def _wait(self, operation: Operation, kind: type[R]) -> R:
-        (result,) = self._wait_all([operation], type(operation))
-        if isinstance(result, MixtsError):
+    def _one(self, operation: Operation, kind: type[Value]) -> Value:
+        (result,) = self._many([operation], type(operation))
+        if isinstance(result, errors.MixtsError):
             raise result
         assert isinstance(result, kind)
         return result
@@ -365,7 +213,7 @@ class Decider:
                     return work(transaction)
             except TransactionConflictError as error:
                 conflict = error
-        raise StoreUnavailableError(
+        raise errors.StoreUnavailableError(
             f"{self.store.name}: {_ATTEMPTS} attempts conflicted with other writers ({conflict}); "
             "nothing was changed"
         ) from conflict
@@ -377,11 +225,11 @@ class Decider:
         """The active version of the prior; another replica may have activated it."""
         version = self.store.active_version()
         if version is None:
-            raise StoreError(f"{self.store.name} has no prior: give one")
+            raise errors.StoreError(f"{self.store.name} has no prior: give one")
         return version
 
     @property
-    def active(self) -> ActivePrior:
+    def active(self) -> versions.ActivePrior:
         """The active version of the prior, ready to decide with."""
         return self._load(self.prior_version)
 
@@ -417,11 +265,11 @@ class Decider:
         int
             Its version; a prior that the store has keeps its version.
         """
-        check_servable(prior)
+        versions.check_servable(prior)
         if activate:
-            check_passed(prior, force)
+            versions.check_passed(prior, force)
         self._check_size(prior)
-        check_decides(prior, self.policy)
+        versions.check_decides(prior, self.policy)
         version: int = self._writer.run(
             lambda: self._transact(lambda transaction: self._store(transaction, prior)[0])
         )
@@ -442,15 +290,17 @@ class Decider:
         version = checks.count(version, "version")
         if self.store.prior_body(version) is None:
             known = [row.version for row in self.priors()]
-            raise ParameterError(f"there is no version {version} of the prior; known: {known}")
+            raise errors.ParameterError(
+                f"there is no version {version} of the prior; known: {known}"
+            )
         prior = self._load(version).prior
-        check_passed(prior, force)
-        rehearse_decisions(prior, self.policy)
+        versions.check_passed(prior, force)
+        versions.rehearse_decisions(prior, self.policy)
         self._writer.run(
             lambda: self._transact(lambda transaction: self._activate(transaction, version, prior))
         )
 
-    def arms(self) -> ArmList:
+    def arms(self) -> versions.ArmList:
         """Return the arms of the active prior: names, and which are retired or new.
 
         Returns
@@ -459,7 +309,7 @@ class Decider:
             The version of the prior, and its arms.
         """
         active = self.active
-        return ArmList.of(active.version, active.prior)
+        return versions.ArmList.of(active.version, active.prior)
 
     def change_arms(
         self,
@@ -467,7 +317,7 @@ class Decider:
         retire: Sequence[str] = (),
         restore: Sequence[str] = (),
         rename: Mapping[str, str] | None = None,
-    ) -> ArmList:
+    ) -> versions.ArmList:
         """Change the arms of the active prior: make a version with the changes, and activate it.
 
         All changes happen at once, in one transaction, whatever other replicas do meanwhile. What
@@ -490,9 +340,9 @@ class Decider:
         ArmList
             The arms after the changes.
         """
-        changes = ArmChanges.checked(add, retire, restore, rename)
+        changes = versions.ArmChanges.checked(add, retire, restore, rename)
 
-        def change(transaction: Transaction) -> ArmList:
+        def change(transaction: Transaction) -> versions.ArmList:
             shape = transaction.shape()  # locks: no other writer activates a prior meanwhile
             version = transaction.active_version()
             assert version is not None
@@ -500,17 +350,14 @@ class Decider:
             prior = changes.applied(before)
             if prior is not before:
                 self._check_size(prior)
-                check_decides(prior, self.policy)
+                versions.check_decides(prior, self.policy)
                 self.policy.check_floor(prior)
                 now = transaction.now_us()
-                version, _ = transaction.add_prior(
-                    prior_digest(prior), now, prior.family.kind, prior.n_components,
-                    prior.to_bytes(),
-                )  # fmt: skip
-                transaction.activate(version, now, fitted_shape(prior, shape))
-            return ArmList.of(version, prior)
+                version, _ = transaction.add_prior(versions.logged_prior(prior, now))
+                transaction.activate(version, now, versions.fitted_shape(prior, shape))
+            return versions.ArmList.of(version, prior)
 
-        found: ArmList = self._writer.run(lambda: self._transact(change))
+        found: versions.ArmList = self._writer.run(lambda: self._transact(change))
         return found
 
     def _begin(self, prior: MixturePrior | None, force: bool) -> None:
@@ -523,26 +370,23 @@ class Decider:
         if prior is None:
             self.rules.check(self.prior)
             return
-        check_decides(prior, self.policy)
+        versions.check_decides(prior, self.policy)
         self.rules.check(prior)
         self._transact(lambda transaction: self._begin_with(transaction, prior, force))
 
     def _begin_with(self, transaction: Transaction, prior: MixturePrior, force: bool) -> None:
         version, is_new = self._store(transaction, prior)
         if is_new or transaction.active_version() is None:
-            check_passed(prior, force)
+            versions.check_passed(prior, force)
             self._activate(transaction, version, prior)
 
     def _store(self, transaction: Transaction, prior: MixturePrior) -> tuple[int, bool]:
         self._fit(transaction, prior)
-        return transaction.add_prior(
-            prior_digest(prior), transaction.now_us(), prior.family.kind, prior.n_components,
-            prior.to_bytes(),
-        )  # fmt: skip
+        return transaction.add_prior(versions.logged_prior(prior, transaction.now_us()))
 
     def _check_size(self, prior: MixturePrior) -> None:
-        if self._limits is not None:
-            self._limits.check(prior)
+        if self._max_numbers is not None:
+            versions.check_size(prior, self._max_numbers)
 
     def _activate(self, transaction: Transaction, version: int, prior: MixturePrior) -> None:
         self._check_size(prior)
@@ -551,20 +395,22 @@ class Decider:
 
     def _fit(self, transaction: Transaction, prior: MixturePrior) -> str:
         """Return the shape of statistics under a prior; raise if it does not fit the tasks."""
-        shape = fitted_shape(prior, transaction.shape())
+        shape = versions.fitted_shape(prior, transaction.shape())
         active = transaction.active_version()
         before = None if active is None else self._load(active).prior
-        check_arms(prior, before)
-        check_features(prior, before)
+        versions.check_arms(prior, before)
+        versions.check_features(prior, before)
         return shape
 
-    def _load(self, version: int) -> ActivePrior:
+    def _load(self, version: int) -> versions.ActivePrior:
         active = self._versions.get(version)
         if active is None:
             body = self.store.prior_body(version)
             if body is None:
-                raise StoreError(f"{self.store.name} has lost version {version} of the prior")
-            active = self._versions.setdefault(version, ActivePrior.load(version, body))
+                raise errors.StoreError(
+                    f"{self.store.name} has lost version {version} of the prior"
+                )
+            active = self._versions.setdefault(version, versions.ActivePrior.load(version, body))
         return active
 
     # -- reading ------------------------------------------------------------------------------
@@ -616,7 +462,7 @@ class Decider:
         offered = None if last is None else last.rows
         if active.prior.family.n_arms is None and offered is None:
             return ActionPosteriors((), (), (), (), 0)
-        return action_posteriors(belief, offered, best)
+        return versions.action_posteriors(belief, offered, best)
 
     def health(self) -> Health:
         """Return whether decisions can be written, how many operations wait, and a warning.
@@ -681,12 +527,12 @@ class Decider:
         try:
             _, belief = self._belief(*tasks)
             return [tuple(row) for row in belief.weights.tolist()]
-        except StatisticsError:
+        except errors.StatisticsError:
             if len(tasks) == 1:
                 return [()]
             return [found for task in tasks for found in self.weights([task])]
 
-    def _belief(self, *tasks: str) -> tuple[ActivePrior, Belief]:
+    def _belief(self, *tasks: str) -> tuple[versions.ActivePrior, Belief]:
         """Return the active prior and the belief of tasks, with the task axis."""
         contents = self.store.statistics([checked_name(task, "task") for task in tasks])
         for task in tasks:
@@ -696,7 +542,7 @@ class Decider:
         statistics = active.codec.decode([contents[task] for task in tasks])
         return active, active.prior.condition(statistics)
 
-    def _offered(self, task: str, active: ActivePrior) -> ActionSet | None:
+    def _offered(self, task: str, active: versions.ActivePrior) -> ActionSet | None:
         return None if active.prior.family.n_arms is not None else self.store.last_offer(task)
 
     # -- closing ------------------------------------------------------------------------------
@@ -713,12 +559,7 @@ class Decider:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -732,5 +573,5 @@ def _generator_of_life(seed: int | np.random.SeedSequence, life: int) -> np.rand
     return random.stream(int(seed), "decider", life)
 
 
-def _unknown(task: str) -> UnknownTaskError:
-    return UnknownTaskError(f"no decision was made for a task {task!r} yet")
+def _unknown(task: str) -> errors.UnknownTaskError:
+    return errors.UnknownTaskError(f"no decision was made for a task {task!r} yet")

@@ -239,6 +239,13 @@ class PriorVersion(Struct, frozen=True):
     n_components: int
 
 
+class Activation(Struct, frozen=True):
+    """A version of the prior, and whether it is the active one."""
+
+    version: int
+    active: bool
+
+
 class ActionPosteriors(Struct, frozen=True):
     """The mean reward of actions under a task's belief."""
 
@@ -379,24 +386,18 @@ class WaitingDecision(NamedTuple):
 
 
 class LoggedReward(Struct, frozen=True):
-    """A row of ``rewards``."""
+    """A row of ``rewards`` or of ``late_rewards``, which come after the default reward."""
 
     decision: int
     """``seq`` of the decision."""
     at: int
     value: float
-    late: int
+    late: int = 0
     """1 if the reward came too late to be learned from."""
     is_default: int = 0
     """1 if this is the default reward, because no other came within the window."""
-
-
-class LateReward(Struct, frozen=True):
-    """A row of ``late_rewards``: a reward that came after its decision had the default reward."""
-
-    decision: int
-    at: int
-    value: float
+    late_value: float | None = None
+    """The reward that came after the default; the table ``late_rewards`` has it."""
 
 
 class LoggedActivation(Struct, frozen=True):
@@ -406,15 +407,6 @@ class LoggedActivation(Struct, frozen=True):
     at: int
     due: int | None
     default_reward: float | None
-
-
-class KnownReward(NamedTuple):
-    """The reward of a decision that is in the log, and the late one beside a default."""
-
-    value: float
-    late: bool
-    is_default: bool = False
-    late_value: float | None = None
 
 
 class Tally(Struct):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence, Sized
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec import field as struct_field
 
 from mixts import Belief, MixturePrior
 from mixts.errors import MixtsError, ParameterError, StatisticsError, StoreError
 from mixts.extend import Array, Family, Statistics, random, rehearsal
-from mixts_serve.records import ActionPosteriors, Decide, Operation
+from mixts_serve.records import ActionPosteriors, Decide, LoggedPrior, Operation, checked_name
 from mixts_serve.rules import Policy, trial_actions
 
 log = logging.getLogger("mixts_serve")
@@ -135,14 +137,116 @@ class StatisticsCodec:
         return statistics.encode(rows)
 
 
-def prior_digest(prior: MixturePrior) -> bytes:
-    """Return a digest that is the same for the same prior, whatever file it came from."""
+def logged_prior(prior: MixturePrior, now: int) -> LoggedPrior:
+    """Return a prior as a row; the digest of the same prior is the same, whatever its file."""
     header, arrays = prior.bundle()
     content = hashlib.sha256(repr(sorted(header.items())).encode())
     for name, array in sorted(arrays.items()):
         content.update(f"{name} {array.dtype.str} {array.shape}".encode())
         content.update(np.ascontiguousarray(array).tobytes())
-    return content.digest()
+    kind, n = prior.family.kind, prior.n_components
+    return LoggedPrior(0, content.digest(), now, kind, n, prior.to_bytes())
+
+
+# -- changes of the arms, each of which makes a version of the prior -----------------------------
+
+
+class ArmState(Struct, frozen=True):
+    """One arm of the active prior."""
+
+    index: int
+    name: str | None
+    retired: bool
+    new: bool
+    """Whether the arm was added, and no prior has been learned from its data since."""
+
+
+class ArmList(Struct, frozen=True):
+    """The arms of the active prior."""
+
+    version: int
+    """The version of the prior."""
+    arms: tuple[ArmState, ...]
+
+    @classmethod
+    def of(cls, version: int, prior: MixturePrior) -> ArmList:
+        """Return the arms of a prior; raise ``ParameterError`` if it has none."""
+        names = prior.arm_names or (None,) * _number_of(prior)
+        rows = zip(names, prior.retired.tolist(), prior.new_arms.tolist(), strict=True)
+        return cls(version, tuple(ArmState(k, *row) for k, row in enumerate(rows)))
+
+
+class ArmChanges(Struct, frozen=True, forbid_unknown_fields=True):
+    """Changes of the arms, by name; renaming comes first, so the others use the new names.
+
+    A change is idempotent: sent twice, the second time changes nothing.
+    """
+
+    add: tuple[str, ...] = ()
+    retire: tuple[str, ...] = ()
+    restore: tuple[str, ...] = ()
+    rename: dict[str, str] = struct_field(default_factory=dict)
+    """The new name of each present name."""
+
+    @classmethod
+    def checked(
+        cls,
+        add: Sequence[str] = (),
+        retire: Sequence[str] = (),
+        restore: Sequence[str] = (),
+        rename: Mapping[str, str] | None = None,
+    ) -> ArmChanges:
+        """Return the changes; raise ``ParameterError`` unless they are lists of names."""
+        lists = {"add": add, "retire": retire, "restore": restore}
+        for what, names in lists.items():
+            if isinstance(names, str) or not isinstance(names, Sequence):
+                raise ParameterError(f"{what} must be a list of names of arms, got {names!r}")
+        pairs = {} if rename is None else dict(rename)
+        for name in (*add, *retire, *restore, *pairs, *pairs.values()):
+            checked_name(name, "the name of an arm")
+        both = [name for name in retire if name in set(restore)]
+        if both:
+            raise ParameterError(f"arm {both[0]!r} cannot be retired and restored at once")
+        if not any((add, retire, restore, pairs)):
+            raise ParameterError("nothing to change: give arms to add, retire, restore or rename")
+        return cls(tuple(add), tuple(retire), tuple(restore), pairs)
+
+    def applied(self, prior: MixturePrior) -> MixturePrior:
+        """Return the prior with the changes that it does not have yet; the same prior if all."""
+        _number_of(prior)
+        changed = self._renamed(prior)
+        known = set(changed.arm_names or ())
+        missing = [name for name in dict.fromkeys(self.add) if name not in known]
+        if missing:
+            changed = changed.add_arms(missing)
+        index = {name: k for k, name in enumerate(changed.arm_names or ())}
+        leaving = [a for a in self.retire if a not in index or not changed.retired[index[a]]]
+        if leaving:
+            changed = changed.retire_arms(leaving)
+        back = [a for a in self.restore if a not in index or changed.retired[index[a]]]
+        return changed.restore_arms(back) if back else changed
+
+    def _renamed(self, prior: MixturePrior) -> MixturePrior:
+        known = set(prior.arm_names or ())
+        left = {
+            old: new
+            for old, new in self.rename.items()
+            if old != new and not (old not in known and new in known)
+        }
+        for old, new in left.items():
+            # Swapping names would not be idempotent.
+            if old in known and new in known:
+                raise ParameterError(f"cannot rename {old!r} to {new!r}: another arm has this name")
+        return prior.rename_arms(left) if left else prior
+
+
+def _number_of(prior: MixturePrior) -> int:
+    if prior.family.n_arms is None:
+        raise ParameterError(
+            f"{prior.family!r} has no arms to list or change: each decision offers its actions by "
+            "their features, so a new item needs no change of the prior"
+        )
+    return prior.family.n_arms
 
 
 # -- which priors are accepted -------------------------------------------------------------------
@@ -171,31 +275,16 @@ def check_passed(prior: MixturePrior, force: bool) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PriorLimits:
-    """Limits on the priors that a decider accepts: every task has a belief of that size."""
-
-    arms: int = 20_000
-    components: int = 200
-    features: int = 500
-    numbers: int = 1_000_000
-    """Arms times components or, of a linear prior, features squared times components."""
-
-    def check(self, prior: MixturePrior) -> None:
-        """Raise ``ParameterError`` for a prior that is too large."""
-        family, n = prior.family, prior.n_components
-        width = family.n_arms if family.n_arms is not None else (family.n_features or 0) ** 2
-        found = {
-            "arms": family.n_arms or 0, "components": n, "features": family.n_features or 0,
-            "numbers": n * width,
-        }  # fmt: skip
-        for name, most in asdict(self).items():
-            if found[name] > most:
-                what = f" in a task's belief ({n} components)" if name == "numbers" else ""
-                raise ParameterError(
-                    f"a prior has at most {most:,} {name}{what}, got {found[name]:,}: make it "
-                    f"smaller, or allow it with mixts serve --max-{name}"
-                )
+def check_size(prior: MixturePrior, most: int) -> None:
+    """Raise ``ParameterError`` for a prior of more numbers: every task has a belief of its size."""
+    family, n = prior.family, prior.n_components
+    size = n * (family.n_arms if family.n_arms is not None else (family.n_features or 0) ** 2)
+    if size > most:
+        raise ParameterError(
+            f"a prior has at most {most:,} numbers, which are its arms or squared features times "
+            f"its {n} components, got {size:,}: make it smaller, or allow it with mixts serve "
+            "--max-numbers"
+        )
 
 
 def check_arms(prior: MixturePrior, before: MixturePrior | None) -> None:

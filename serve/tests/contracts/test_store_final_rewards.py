@@ -72,10 +72,11 @@ def test_the_page_agrees_with_the_truth(store: DecisionStore, clock: list[float]
         # Decisions at the minutes 1 to 19: that of the minute 20 ends its window just now.
         right = sum(sum(values[:19]) for values in truth.values())
         n_final = 40 * 19
-        for rows in (store.arms(START, 600, final), store.versions(final)):
-            assert sum(row.earned.counted for row in rows) == n_final
-            assert sum(row.earned.reward_sum for row in rows) == right
-            assert sum(row.earned.decisions for row in rows) == 40 * 50
+        by_arm = list(store.arms(START, 600, final).values())
+        for earned in (by_arm, [row.earned for row in store.versions(final)]):
+            assert sum(one.counted for one in earned) == n_final
+            assert sum(one.reward_sum for one in earned) == right
+            assert sum(one.decisions for one in earned) == 40 * 50
         for size in (30, 600, 7200):
             spans = store.earnings(START, size, final)
             assert sum(span.rewards for span in spans) == n_final

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mixts_serve import Decide, Decider, DecisionStore
-from mixts_serve import locked as locked_module
+from mixts_serve import tasks as tasks_module
 from mixts_serve.records import Reward
 from mixts_serve.rules import DEFAULT_POLICY
 from mixts_serve.store.export import export
@@ -249,7 +249,7 @@ def test_the_last_decisions_of_a_task_are_looked_through(
     store: DecisionStore, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mixts_serve.batch.MOST_WAITING", 4)
-    monkeypatch.setattr(locked_module, "MOST_WAITING", 4)
+    monkeypatch.setattr(tasks_module, "MOST_WAITING", 4)
     with Decider(arms(), store, policy="ids", seed=1) as decider:
         made = [decider.decide("u", mask=only(arm)) for arm in (0, 0, 1, 2, 0, 1, 2)]
         decider.reward(made[5].id, 0.0)

@@ -23,8 +23,8 @@ from hypothesis.stateful import (
 )
 from mixts_serve import Decider, DecisionStore
 from mixts_serve.http.app import Service
+from mixts_serve.periodic import WindowCloser
 from mixts_serve.store.rebuild import rebuild
-from mixts_serve.windows import WindowCloser
 
 import mixts
 from serve.tests.contracts.stores import arms
@@ -133,7 +133,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self.model, self.scale = Model(), 1.0
         # Time goes on only by the rule for it, and windows end only by the rule for that.
         self.patches = ExitStack()
-        now_us = mock.patch("mixts_serve.store.clock.now_us", self.now_us)
+        now_us = mock.patch("mixts_serve.store.sqlite.now_us", self.now_us)
         self.patches.enter_context(now_us)
         self.patches.enter_context(mock.patch.object(WindowCloser, "start"))
         self.start()

@@ -93,7 +93,7 @@ def test_a_prior_is_uploaded_from_memory_and_from_any_file(
     client_of: Callable[..., Any], tmp_path: Path
 ) -> None:
     prior = mixts.MixturePrior(mixts.BernoulliArms([[1.0, 2.0]], [[2.0, 1.0]]))
-    service = Service((200, {"version": 2}))
+    service = Service((200, {"version": 2, "active": True}))
     client = client_of(service)
     assert client.upload_prior(prior) == 2
     for name in ("prior.json", "prior.npz"):

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from mixts_serve import Decider, Decision, DecisionStore, _calls
+from mixts_serve import Decider, Decision, DecisionStore, _requests
 from mixts_serve.client import AsyncClient, Client
 from mixts_serve.http import refusals, server
 from mixts_serve.http.app import Service
@@ -237,10 +237,10 @@ def test_the_asyncio_client_does_the_same(tmp_path: Path) -> None:
 
 
 def test_the_client_raises_the_error_that_the_service_sent() -> None:
-    for kind in refusals._RESPONSES:
+    for kind in refusals.RESPONSES:
         refusal = refusals.refusal_for(kind("why"))
         error = {"code": refusal.code, "message": refusal.message, "field": refusal.field}
-        back = _calls._error(error, refusal.status)
+        back = _requests._error(error, refusal.status)
         others = {
             errors.TaskError: errors.ParameterError,
             errors.StoreError: errors.StoreUnavailableError,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from mixts_serve import Decider, DecisionStore
 from mixts_serve.http.app import Service
-from mixts_serve.store import clock as clock_module
+from mixts_serve.store import sqlite as clock_module
 from mixts_serve.store import store as store_module
-from mixts_serve.store.clock import SteadyClock
 from mixts_serve.store.rebuild import rebuild
+from mixts_serve.store.sqlite import SteadyClock
 
 import mixts
 from serve.tests.unit.http.calls import get

@@ -14,11 +14,10 @@ from mixts_serve import Decide, Decider, DecisionStore, Reward, offers, versions
 from mixts_serve.dashboard.task import MOST_ACTIONS, task_page
 from mixts_serve.http import app, protocol
 from mixts_serve.http.limits import Limits
-from mixts_serve.http.refusals import RefusalError
 from mixts_serve.offers import named_mask, offered_actions
 from mixts_serve.records import Offered
 from mixts_serve.rules import Policy
-from mixts_serve.versions import PriorLimits, Sizes, StatisticsCodec
+from mixts_serve.versions import Sizes, StatisticsCodec, check_size, logged_prior
 from mixts_serve.writer import MAX_BATCH, MAX_WORK, SMALL
 
 import mixts
@@ -47,10 +46,9 @@ def sizes(prior: mixts.MixturePrior) -> Sizes:
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Decider]:
     """A decider with a prior of two arms and small limits."""
-    limits = PriorLimits(arms=4, components=2, features=2, numbers=6)
     with (
         DecisionStore(tmp_path / "decisions.db") as store,
-        Decider(arms(2), store, policy="ts", seed=0, limits=limits) as decider,
+        Decider(arms(2), store, policy="ts", seed=0, max_numbers=6) as decider,
     ):
         yield decider
 
@@ -58,11 +56,10 @@ def small(tmp_path: Path) -> Iterator[Decider]:
 @pytest.mark.parametrize(
     ("prior", "words"),
     [
-        (arms(5), "at most 4 arms, got 5: .* --max-arms"),
-        (arms(2, 3), "at most 2 components, got 3: .* --max-components"),
-        (arms(4, 2), r"at most 6 numbers in a task's belief \(2 components\), got 8"),
-        (linear(3), "at most 2 features, got 3"),
-        (linear(2, 2), "at most 6 numbers .* got 8"),
+        (arms(4, 2), "at most 6 numbers, .* 2 components, got 8: .* --max-numbers"),
+        (arms(7), "at most 6 numbers, .* got 7"),
+        (linear(2, 2), "at most 6 numbers, .* got 8"),
+        (linear(3), "at most 6 numbers, .* got 9"),
     ],
 )
 def test_a_prior_that_is_too_large_is_refused(
@@ -74,10 +71,10 @@ def test_a_prior_that_is_too_large_is_refused(
 
 
 def test_a_stored_prior_that_is_too_large_is_not_activated(small: Decider) -> None:
-    limits, small._limits = small._limits, None
-    version = small.upload_prior(arms(5))
-    small._limits = limits
-    with pytest.raises(ParameterError, match="at most 4 arms"):
+    small._max_numbers = None
+    version = small.upload_prior(arms(7))
+    small._max_numbers = 6
+    with pytest.raises(ParameterError, match="at most 6 numbers"):
         small.activate_prior(version)
     assert small.prior.family.n_arms == 2
 
@@ -86,28 +83,18 @@ def test_arms_are_not_added_beyond_the_limit(tmp_path: Path) -> None:
     named = arms(2).replace(arm_names=["a", "b"])
     with (
         DecisionStore(tmp_path / "decisions.db") as store,
-        Decider(named, store, limits=PriorLimits(arms=3)) as decider,
+        Decider(named, store, max_numbers=3) as decider,
     ):
         decider.change_arms(add=["c"])
-        with pytest.raises(ParameterError, match="at most 3 arms, got 4"):
+        with pytest.raises(ParameterError, match="at most 3 numbers"):
             decider.change_arms(add=["d"])
 
 
 def test_ten_thousand_arms_are_allowed() -> None:
-    PriorLimits().check(arms(10_000, 100))
-    PriorLimits().check(linear(200, 20))
-    with pytest.raises(ParameterError, match="at most 20,000 arms, got 1,000,000"):
-        PriorLimits().check(arms(1_000_000))
-
-
-def test_arrays_of_a_huge_prior_are_not_parsed() -> None:
-    array = '{"dtype": "float64", "shape": [1, 1000], "values": "not parsed"}'
-    body = f'{{"arrays": {{"alpha": {array}}}}}'.encode()
-    with pytest.raises(RefusalError, match="at most 999 numbers") as refused:
-        protocol.check_prior(body, Limits(prior_numbers=999))
-    assert refused.value.field == "arrays.alpha.shape"
-    with pytest.raises(RefusalError, match="Expected `array`"):
-        protocol.check_prior(body, Limits())
+    check_size(arms(10_000, 100), 1_000_000)
+    check_size(linear(200, 20), 1_000_000)
+    with pytest.raises(ParameterError, match="got 1,000,001"):
+        check_size(arms(1_000_001), 1_000_000)
 
 
 # -- sizes ----------------------------------------------------------------------------------------
@@ -275,11 +262,10 @@ def wide(tmp_path: Path) -> Iterator[tuple[Decider, DecisionStore]]:
         Decider(arms(2), store, policy="ts", seed=0) as decider,
     ):
         decider.reward(decider.decide("a").id, 1)
-        body = prior.to_bytes()
         with store.backend.transaction() as transaction:
             shape = transaction.shape()
             assert shape is not None
-            version, _ = transaction.add_prior(b"wide", 0, "bernoulli-arms", 2, body)
+            version, _ = transaction.add_prior(logged_prior(prior, 0))
             transaction.activate(version, 0, shape.replace("2", "20000"))
         yield decider, store
 

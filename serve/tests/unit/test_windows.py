@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from mixts_serve import Decide, Decider, DecisionStore, Reward
-from mixts_serve.store.clock import SteadyClock
+from mixts_serve.store.sqlite import SteadyClock
 
 from mixts.errors import StoreUnavailableError
 from serve.tests.contracts.stores import arms
@@ -19,8 +19,8 @@ PATIENCE = 20.0
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mixts_serve.windows.POLL_SECONDS", 0.02)
-    monkeypatch.setattr("mixts_serve.windows.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("mixts_serve.periodic.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("mixts_serve.periodic.LOOK_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_clock_that_jumps_ends_no_window(
     day = 86_400 * 10**9
     offset = [0]
     clock = SteadyClock(wall=lambda: time.time_ns() + offset[0])
-    monkeypatch.setattr("mixts_serve.store.clock._CLOCK", clock)
+    monkeypatch.setattr("mixts_serve.store.sqlite._CLOCK", clock)
     with store, Decider(arms(), store, reward_window=1800, default_reward=0.0) as decider:
         decision = decider.decide("u")
         for jump in (day, -day):

@@ -111,7 +111,7 @@ def format_of(path: str | os.PathLike[str], suffixes: Mapping[str, str] = SUFFIX
     *most, last = suffixes
     raise ParameterError(
         f"the name of a file of decisions must end in {', '.join(most)} or {last}, which is its "
-        f"format, got {name}: choose such a name, or give the format"
+        f"format, got {name}: choose such a name"
     )
 
 

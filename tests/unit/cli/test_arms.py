@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from mixts_serve.arms import ArmList
 from mixts_serve.client import AsyncClient
 from mixts_serve.http.security import Tokens
+from mixts_serve.versions import ArmList
 
 import mixts
 from mixts.cli.main import main

@@ -104,12 +104,6 @@ def register(parser: argparse.ArgumentParser) -> None:
         "1 unit, and more for every 16 offered actions or 64 arms times components"
     )
     add("--max-work", type=_count, default=20_000, metavar="N", help=work)
-    arms = "arms of an uploaded prior (default 20,000)"
-    add("--max-arms", type=_count, default=20_000, metavar="N", help=arms)
-    components = "components of an uploaded prior (default 200)"
-    add("--max-components", type=_count, default=200, metavar="N", help=components)
-    features = "features of an uploaded prior (default 500)"
-    add("--max-features", type=_count, default=500, metavar="N", help=features)
     numbers = (
         "arms times components of an uploaded prior or, of a linear one, features squared times "
         "components (default 1,000,000)"
@@ -136,20 +130,16 @@ def _serve(options: argparse.Namespace) -> None:
     from mixts_serve.http.limits import Limits
     from mixts_serve.rules import DEFAULT_POLICY, Policy, Rules
     from mixts_serve.store import DecisionStore
-    from mixts_serve.versions import PriorLimits, check_servable, rehearse_decisions
+    from mixts_serve.versions import check_servable, rehearse_decisions
 
     tokens = _tokens(options)
     if options.default_reward is not None and options.reward_window is None:
         raise ParameterError(
             "--default-reward needs --reward-window, after which silence counts, such as 30m"
         )
-    largest = PriorLimits(
-        options.max_arms, options.max_components, options.max_features, options.max_numbers
-    )
     limits = Limits(
         body=options.max_body, actions=options.max_actions, batch=options.max_batch,
         seconds=options.request_timeout, connections=options.max_connections,
-        prior_numbers=4 * options.max_numbers,
     )  # fmt: skip
     # Check the settings and the prior before a store is created for them.
     policy = Policy.checked(
@@ -173,8 +163,8 @@ def _serve(options: argparse.Namespace) -> None:
                     prior, store, policy=policy.name, floor=policy.floor, horizon=policy.horizon,
                     new_item_share=policy.new_item_share, reward_window=options.reward_window,
                     default_reward=options.default_reward,
-                    max_pending=options.max_pending, max_work=options.max_work, limits=largest,
-                    force=options.force,
+                    max_pending=options.max_pending, max_work=options.max_work,
+                    max_numbers=options.max_numbers, force=options.force,
                 )
             )  # fmt: skip
             rehearse_decisions(decider.prior, policy)
@@ -277,16 +267,6 @@ def _seconds(text: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def _reward(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise argparse.ArgumentTypeError(f"expected a finite number, got {text!r}")
-    return number
-
-
 def _new_share(text: str) -> NewShare:
     *least, most = text.split("-", 1)
     try:
@@ -296,23 +276,24 @@ def _new_share(text: str) -> NewShare:
         raise argparse.ArgumentTypeError(f"{expected}, got {text!r}") from None
 
 
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"expected a number from 0 to 65535, got {text!r}")
-    return int(text)
+def _parser(
+    convert: Callable[[str], Any], is_right: Callable[[Any], bool], expected: str
+) -> Callable[[str], Any]:
+    """Return a function that converts the text of an option, or says what was expected."""
+
+    def parse(text: str) -> Any:
+        try:
+            number = convert(text)
+        except ValueError:
+            number = math.nan
+        if not is_right(number):
+            raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
+        return number
+
+    return parse
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number above 0, got {text!r}")
-    return int(text)
-
-
-def _number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < 1e12:
-        raise argparse.ArgumentTypeError(f"expected a number, at least 0, got {text!r}")
-    return number
+_reward = _parser(float, math.isfinite, "a finite number")
+_port = _parser(int, lambda n: 0 <= n <= 65535, "a number from 0 to 65535")
+_count = _parser(int, lambda n: n >= 1, "a whole number above 0")
+_number = _parser(float, lambda x: 0 <= x < 1e12, "a number, at least 0")

@@ -52,7 +52,6 @@ def register(parser: argparse.ArgumentParser) -> None:
     named["backup"].add_argument("to", type=Path, metavar="TO", help="a file that does not exist")
     add = named["export"].add_argument
     add("out", type=Path, metavar="OUT", help="file to write: .parquet, .csv, .csv.gz or .dsjson")
-    add("--format", choices=("parquet", "csv", "vw"), help="of a file with another name")
     moment = "2024-05-31 or 2024-05-31T18:30:00+02:00; UTC unless given"
     add("--since", type=_moment, metavar="TIME", help=f"only decisions from this time on: {moment}")
     add("--until", type=_moment, metavar="TIME", help="only decisions before this time")
@@ -63,25 +62,25 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run_show(options: argparse.Namespace) -> int:
     """Print a summary of a store."""
-    from mixts_serve.windows import silence_warning
+    from mixts_serve.periodic import silence_warning
 
     with _opened(options.store) as store:
-        found = store.summary()
-    totals = found.totals
-    print(f"{found.name}: {found.database}, tables of version {found.schema_version}, ", end="")
-    print(_size(found.n_bytes))
+        backend, totals, unrewarded = store.backend, store.totals(), store.unrewarded()
+        version, size = backend.schema_version(), _size(backend.n_bytes())
+        priors, only_value = store.priors(), store.only_value()
+    print(f"{store.name}: {backend.database}, tables of version {version}, {size}")
     print(_counted(totals))
-    if totals.defaults or found.unrewarded.deferred or found.unrewarded.given_up:
-        print(_without_reward(found.unrewarded))
-    for row in found.priors:
+    if totals.defaults or unrewarded.deferred or unrewarded.given_up:
+        print(_without_reward(unrewarded))
+    for row in priors:
         uploaded = datetime.fromtimestamp(row.uploaded_at, UTC).strftime("%Y-%m-%d %H:%M")
         kinds = f"{row.n_components} component{'s' * (row.n_components != 1)}"
         active = ", active" * row.active
         print(f"prior version {row.version}: {row.family}, {kinds}, from {uploaded} UTC{active}")
-    if not found.priors:
+    if not priors:
         print("no prior yet: mixts serve --prior brings one")
-    if found.only_value is not None:
-        print(f"warning: {silence_warning(found.only_value)}")
+    if only_value is not None:
+        print(f"warning: {silence_warning(only_value)}")
     return 0
 
 
@@ -149,15 +148,14 @@ def run_export(options: argparse.Namespace) -> int:
     chosen = _checked_format(options)
     with _opened(options.store) as store:
         if chosen != "vw":
-            done = export(store, out, **span, file_format=chosen)
+            done = export(store, out, **span)
         else:
             with TemporaryDirectory(prefix=".mixts-", dir=out.parent) as folder:
                 table = Path(folder) / "decisions.parquet"
                 done = export(store, table, **span)
                 events = write_dsjson(table, out, missing_reward=options.missing_reward)
             left_out = events.n_without_reward
-    counts = _rewards(done.n_rewards, done.n_late, done.n_defaults)
-    print(f"{done.n_rows:,} decisions, {counts}")
+    print(f"{done.n_rows:,} decisions, {done.n_rewards:,} rewards")
     if left_out:
         print(f"{left_out:,} decisions without a reward were left out")
     print(f"{out} has them: {_size(out.stat().st_size)}")
@@ -196,10 +194,10 @@ def _checked_format(options: argparse.Namespace) -> Any:
         raise ParameterError(f"{out} exists: choose another file, or add --force")
     if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
         raise ParameterError(f"{out.parent} is not a folder that can be written to")
-    chosen = options.format or decisions.format_of(out, {**decisions.SUFFIXES, ".dsjson": "vw"})
+    chosen = decisions.format_of(out, {**decisions.SUFFIXES, ".dsjson": "vw"})
     if options.missing_reward is not None and chosen != "vw":
         raise ParameterError(
-            "--missing-reward is for --format vw: in other files a reward that never came is null, "
+            "--missing-reward is for .dsjson: in other files a reward that never came is null, "
             "and `mixts fit --missing-reward` replaces it"
         )
     return chosen

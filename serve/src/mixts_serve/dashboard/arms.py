@@ -11,12 +11,11 @@ from scipy import special
 from mixts.pages import formats
 from mixts_serve.agreement import Agreement, Agreements
 from mixts_serve.dashboard import charts
-from mixts_serve.dashboard.charts import REST, Band, Chart, Label, Scale, Slot, Tick
-from mixts_serve.dashboard.source import PriorFacts, StoreReader
+from mixts_serve.dashboard.charts import REST, Chart, Label, Scale, Slot
+from mixts_serve.dashboard.layout import ARM_ROWS, PriorFacts
+from mixts_serve.store import DecisionStore
 from mixts_serve.store.views import ArmTraffic, Earnings
 
-ARM_ROWS = 10
-"""Arms that the table shows at first."""
 MOST_ARM_ROWS = 500
 """Most arms that the table shows; a search finds the others."""
 MOST_BANDS = 7
@@ -29,7 +28,6 @@ _MANY_ARMS = 500
 _DAY = 86_400
 _LEVEL = 0.9
 """Probability inside an interval."""
-_LEAST_LABELLED = 0.05
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ class ArmsView:
 
 
 def read_arms(
-    store: StoreReader, facts: PriorFacts, period: Period, search: str = "",
+    store: DecisionStore, facts: PriorFacts, period: Period, search: str = "",
     rows: int = ARM_ROWS, agreements: Agreements | None = None,
 ) -> ArmsView | None:  # fmt: skip
     """Read what the panel of arms shows; None for priors without arms.
@@ -128,10 +126,13 @@ def read_arms(
     size = bin_size(period.now - period.begin, facts.n_arms)
     since = size * math.floor(period.begin / size)
     found_arms = store.arms(since, size, period.final)
-    earned = {row.arm: row.earned for row in found_arms if row.arm >= 0}
+    earned = {arm: own for arm, own in found_arms.items() if arm >= 0}
     found = _found_arms(facts, earned, search)
     bands = charts.colours([k for k in found[:MOST_BANDS] if k in earned])
-    total = sum_earnings(list(earned.values()))
+    total = Earnings(
+        decisions=sum(own.decisions for own in earned.values()),
+        defaults=sum(own.defaults for own in earned.values()),
+    )
     # A new arm has few decisions, but it is what its owner looks for.
     also = [k for k in found[rows:] if facts.is_new(k)][:ARM_ROWS]
     expected = {} if agreements is None else agreements.arms
@@ -205,20 +206,6 @@ def arm_choices(view: ArmsView, facts: PriorFacts) -> tuple[tuple[str, bool], ..
 # -- numbers --------------------------------------------------------------------------------------
 
 
-def sum_earnings(parts: Sequence[Earnings]) -> Earnings:
-    """Add up the counts of different decisions."""
-    return Earnings(
-        decisions=sum(one.decisions for one in parts),
-        deferred=sum(one.deferred for one in parts),
-        rewards=sum(one.rewards for one in parts),
-        defaults=sum(one.defaults for one in parts),
-        late=sum(one.late for one in parts),
-        reward_sum=math.fsum(one.reward_sum for one in parts),
-        reward_squares=math.fsum(one.reward_squares for one in parts),
-        counted=sum(one.counted for one in parts),
-    )
-
-
 def mean_interval(earned: Earnings, least: float = -math.inf) -> Interval | None:
     """Return the mean reward with a central 90 % interval, or None if there is no reward.
 
@@ -269,23 +256,22 @@ def traffic_chart(
             (all_ if row.arm is None else counts[row.arm])[i] += row.decisions
     shares = {k: [c / t if t else 0.0 for c, t in zip(own, all_, strict=True)]
               for k, own in counts.items()}  # fmt: skip
-    x, drawn = Scale(0, n), []
-    tops = [100.0 if t else 0.0 for t in all_]
-    for k, own in shares.items():
-        drawn.append(Band(f"c{bands[k]}", charts.staircase(tops, 0, x)))
-        tops = [top - 100 * share for top, share in zip(tops, own, strict=True)]
-    if max(tops) > 1e-6:
-        drawn.append(Band(REST, charts.staircase(tops, 0, x)))
+    x = Scale(0, n)
+    looks = {f"c{bands[k]}": own for k, own in shares.items()}
     end = since + n * size
     return Chart(
         title="Share of decisions that took each arm",
         description=_in_words(counts, all_, since, now, facts),
-        bands=tuple(drawn),
+        bands=tuple(charts.stacked(looks, [float(t > 0) for t in all_], 0, x)),
         labels=_labels(shares, all_, bands, facts),
         x_ticks=charts.time_scale(since, end).ticks,
-        y_ticks=tuple(Tick(float(at), f"{at} %") for at in (0, 50, 100)),
+        y_ticks=charts.SHARE_TICKS,
         slots=tuple(
-            Slot(x.place(i), round(100 / n, 2), f"{_when(since + i * size, size)}: {words}")
+            Slot(
+                x.place(i),
+                round(100 / n, 2),
+                f"{charts.bin_label(since + i * size, size)}: {words}",
+            )
             for i, words in enumerate(_bins_in_words(counts, all_, facts))
         ),
     )
@@ -298,19 +284,8 @@ def _labels(
     last = max((i for i, t in enumerate(all_) if t), default=None)
     if last is None:
         return ()
-    marks, top = [], 0.0
-    for k, own in shares.items():
-        if own[last] >= _LEAST_LABELLED:
-            marks.append((facts.action(k), round(100 * (top + own[last] / 2), 2), f"c{bands[k]}"))
-        top += own[last]
-    if 1 - top >= _LEAST_LABELLED:
-        marks.append(("other arms", round(50 * (1 + top), 2), REST))
-    return charts.labels(marks)
-
-
-def _when(start: float, size: int) -> str:
-    when = charts.time_label(start, size)
-    return f"{formats.day(start)}, {when}" if size > 600 and ":" in when else when
+    parts = [(facts.action(k), own[last], f"c{bands[k]}") for k, own in shares.items()]
+    return charts.stacked_labels(parts, "other arms")
 
 
 def _bins_in_words(

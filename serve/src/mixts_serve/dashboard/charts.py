@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mixts.pages import formats, position, spread
@@ -28,6 +28,10 @@ _TIME_STEPS = (
 )  # fmt: skip
 """Round numbers of seconds, up to a hundred days."""
 _DAY = 86400
+_LONGEST_UNDATED_BIN = 600
+"""Seconds. Charts with longer bins cover a day or more, so their labels include the date."""
+_LEAST_LABELLED = 0.05
+"""Share from which on a band has a label."""
 _LARGEST = 1e300
 """Differences of larger numbers could overflow."""
 
@@ -103,6 +107,13 @@ def time_label(at: float, step: float) -> str:
     return formats.clock(at) if step < 60 else formats.minute(at)
 
 
+def bin_label(start: float, size: float) -> str:
+    """Return the begin of a bin, with the day if the chart covers more than one."""
+    time = time_label(start, size)
+    dated = size > _LONGEST_UNDATED_BIN and ":" in time
+    return f"{formats.day(start)}, {time}" if dated else time
+
+
 def count_scale(first: int, last: int, most: int = 5) -> Scale:
     """Return a scale of whole numbers with slots of equal width."""
     width = last - first + 1
@@ -132,6 +143,10 @@ def _label(value: float, step: float) -> str:
     return formats.signed(text)
 
 
+SHARE_TICKS = tuple(Tick(float(at), f"{at} %") for at in (0, 50, 100))
+"""Ticks of an upright axis for shares."""
+
+
 # -- lines, bands and labels ----------------------------------------------------------------------
 
 
@@ -150,7 +165,6 @@ class Band:
 
     look: str
     path: str
-    pale: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,14 +175,6 @@ class Label:
     place: float
     mark: float
     look: str
-
-
-@dataclass(frozen=True)
-class Mark:
-    """An upright line through a chart, with a label above it unless that is empty."""
-
-    place: float
-    label: str
 
 
 @dataclass(frozen=True)
@@ -192,7 +198,6 @@ class Chart:
     slots: tuple[Slot, ...]
     lines: tuple[Line, ...] = ()
     bands: tuple[Band, ...] = ()
-    marks: tuple[Mark, ...] = ()
     reference: float | None = None
     """Height of a level line for comparison."""
     shade: float | None = None
@@ -236,6 +241,32 @@ def labels(
         Label(text, round(place, 2), mark, look)
         for (_, mark, look), text, place in zip(marks, texts, places, strict=True)
     )
+
+
+def stacked(
+    shares: Mapping[str, Sequence[float]], totals: Sequence[float], first: int, x: Scale
+) -> list[Band]:
+    """Return bands of shares, by their looks from the top down, then one for the rest.
+
+    ``totals`` are 1, or 0 where there is nothing to share.
+    """
+    tops, found = [100 * total for total in totals], []
+    for look, own in shares.items():
+        found.append(Band(look, staircase(tops, first, x)))
+        tops = [top - 100 * share for top, share in zip(tops, own, strict=True)]
+    if max(tops) > 1e-6:
+        found.append(Band(REST, staircase(tops, first, x)))
+    return found
+
+
+def stacked_labels(parts: Sequence[tuple[str, float, str]], rest: str) -> tuple[Label, ...]:
+    """Return labels beside bands that are high enough; parts are (text, share, look)."""
+    marks, top = [], 0.0
+    for text, share, look in (*parts, (rest, 1 - sum(share for _, share, _ in parts), REST)):
+        if share >= _LEAST_LABELLED:
+            marks.append((text, round(100 * (top + share / 2), 2), look))
+        top += share
+    return labels(marks)
 
 
 # -- colours --------------------------------------------------------------------------------------

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import astuple, dataclass, replace
 
 from mixts.pages import formats
 from mixts_serve.dashboard import charts
 from mixts_serve.dashboard.charts import Chart, Scale, Slot
-from mixts_serve.dashboard.source import StoreReader
+from mixts_serve.store import DecisionStore
 from mixts_serve.store.views import Activity, SpanEarnings
 
 _STORE_BIN_SECONDS = 10
 """The store counts decisions and rewards in bins of this length."""
 _RECENT_SECONDS = 60
-_ENOUGH_OPERATIONS = 10
-"""The current rate is measured over the last complete bin and the unfinished one. If they hold
-fewer operations than this, it is measured over the last minute."""
+"""The current rate is measured over the last minute."""
 
 _FINE_DECISIONS = 20_000
 """Means of shorter bins than ten minutes are read from the log, decision by decision, if there are
@@ -34,8 +31,6 @@ _FEWEST_BINS, _MOST_BINS = 12, 120
 _TABLE_ROWS = 12
 _DECISIONS_STYLE, _REWARDS_STYLE = "c0", "c5 dashed"
 """Classes in the style sheet of the two lines."""
-_LONGEST_UNDATED_BIN = 600
-"""Seconds. Charts with longer bins cover a day or more, so their labels include the date."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +75,18 @@ def begun_span(span: Span, begin: float, now: float) -> Span:
 
 @dataclass(frozen=True)
 class Bin:
-    """Number of decisions and rewards within some seconds."""
+    """Decisions and rewards within some seconds."""
 
     start: float
     seconds: float
     decisions: int = 0
     rewards: int = 0
+    """Number of rewards that came then."""
     late: int = 0
+    counted: int = 0
+    """Number of rewards of the final decisions that were made then."""
+    reward_sum: float = 0.0
+    """Their sum."""
 
     @property
     def end(self) -> float:
@@ -100,45 +100,31 @@ class Bin:
     def reward_rate(self) -> float:
         return self.rewards / self.seconds
 
-
-@dataclass(frozen=True)
-class Earned:
-    """Rewards of the final decisions that were made within some seconds."""
-
-    start: float
-    seconds: float
-    rewards: int = 0
-    reward_sum: float = 0.0
-
-    @property
-    def end(self) -> float:
-        return self.start + self.seconds
-
     @property
     def mean(self) -> float | None:
-        return self.reward_sum / self.rewards if self.rewards else None
+        """Mean reward of the final decisions that were made then."""
+        return self.reward_sum / self.counted if self.counted else None
 
 
-AnyBin = TypeVar("AnyBin", Bin, Earned)
+def merge_bins(bins: Sequence[Bin]) -> Bin:
+    """Merge consecutive bins into one."""
+    counts = [sum(column) for column in zip(*(astuple(one)[2:] for one in bins), strict=True)]
+    return Bin(bins[0].start, bins[-1].end - bins[0].start, *counts)
 
 
 @dataclass(frozen=True)
 class Means:
     """Mean rewards over time, and which decisions they are of."""
 
-    bins: tuple[Earned, ...]
+    bins: tuple[Bin, ...]
     final: float
     """Decisions before this time are final; infinite if no decision waits for a default reward."""
     now: float
 
     @property
-    def whole(self) -> Earned:
+    def whole(self) -> Bin:
         """All bins merged into one."""
-        first, last = self.bins[0], self.bins[-1]
-        return Earned(
-            first.start, last.end - first.start, sum(one.rewards for one in self.bins),
-            math.fsum(one.reward_sum for one in self.bins),
-        )  # fmt: skip
+        return merge_bins(self.bins)
 
     @property
     def is_open(self) -> bool:
@@ -151,36 +137,19 @@ class Means:
         return 2 * self.now - self.final
 
 
-def merge_bins(bins: Sequence[Bin]) -> Bin:
-    """Merge consecutive bins into one."""
-    return Bin(
-        bins[0].start,
-        bins[-1].end - bins[0].start,
-        sum(bin_.decisions for bin_ in bins),
-        sum(bin_.rewards for bin_ in bins),
-        sum(bin_.late for bin_ in bins),
-    )
+def read_recent(store: DecisionStore, now: float) -> Bin:
+    """Return the activity of the last minute."""
+    return merge_bins(_bins(store, _RECENT_SECONDS, _STORE_BIN_SECONDS, now))
 
 
-def read_recent(store: StoreReader, now: float) -> Bin:
-    """Return the latest activity: ten to twenty seconds of it, or a minute if there is little."""
-    size = _STORE_BIN_SECONDS
-    last = size * math.floor(now / size)
-    since = last - _RECENT_SECONDS
-    n_complete = _RECENT_SECONDS // size
-    *complete, unfinished = _fill_gaps(store.activity(since, size), since, n_complete + 1, size)
-    unfinished = replace(unfinished, seconds=now - last)
-    latest = merge_bins((complete[-1], unfinished))
-    if latest.decisions + latest.rewards >= _ENOUGH_OPERATIONS:
-        return latest
-    return merge_bins((*complete, unfinished))
-
-
-def read_bins(store: StoreReader, span: Span, now: float) -> tuple[Bin, ...]:
+def read_bins(store: DecisionStore, span: Span, now: float) -> tuple[Bin, ...]:
     """Return the bins of a span; the last one is unfinished."""
-    size = span.bin_seconds
+    return _bins(store, span.seconds, span.bin_seconds, now)
+
+
+def _bins(store: DecisionStore, seconds: int, size: int, now: float) -> tuple[Bin, ...]:
     last = size * math.floor(now / size)
-    n = span.seconds // size
+    n = seconds // size
     since = last - n * size
     bins = _fill_gaps(store.activity(since, size), since, n + 1, size)
     return (*bins[:-1], replace(bins[-1], seconds=now - last))
@@ -201,7 +170,7 @@ def _fill_gaps(rows: list[Activity], since: float, n: int, size: int) -> tuple[B
     return tuple(bins)
 
 
-def read_means(store: StoreReader, bins: Sequence[Bin], final: float, now: float) -> Means:
+def read_means(store: DecisionStore, bins: Sequence[Bin], final: float, now: float) -> Means:
     """Return the mean rewards of decisions that were made in the period of some bins."""
     size = int(bins[0].seconds)
     if size % _COARSE_BIN and sum(bin_.decisions for bin_ in bins) > _FINE_DECISIONS:
@@ -209,19 +178,19 @@ def read_means(store: StoreReader, bins: Sequence[Bin], final: float, now: float
     return _means(store, bins[0].start, size, final, now)
 
 
-def _means(store: StoreReader, begin: float, size: int, final: float, now: float) -> Means:
+def _means(store: DecisionStore, begin: float, size: int, final: float, now: float) -> Means:
     first = size * math.floor(begin / size)
     rows = {round(row.start): row for row in store.earnings(first, size, final)}
     found = []
     for start in range(first, math.ceil(now), size):
         row = rows.get(start, SpanEarnings(start, 0, 0.0))
-        found.append(Earned(start, min(size, now - start), row.rewards, row.reward_sum))
+        found.append(
+            Bin(start, min(size, now - start), counted=row.rewards, reward_sum=row.reward_sum)
+        )
     return Means(tuple(found), final, now)
 
 
-def read_table(
-    store: StoreReader, bins: Sequence[Bin], final: float, now: float
-) -> list[tuple[Bin, Earned]]:
+def read_table(store: DecisionStore, bins: Sequence[Bin], final: float, now: float) -> list[Bin]:
     """Return the period of some bins in about a dozen rows, newest first.
 
     Screen readers read the table aloud. Rows begin at whole multiples of ten minutes.
@@ -231,7 +200,10 @@ def read_table(
     means = _means(store, bins[0].start, size, final, now).bins
     first = means[0].start
     counts = _fill_gaps(store.activity(first, size), first, len(means), size)
-    return list(zip(counts, means, strict=True))[::-1]
+    return [
+        replace(one, decisions=count.decisions, rewards=count.rewards, late=count.late)
+        for one, count in zip(means, counts, strict=True)
+    ][::-1]
 
 
 # -- charts ---------------------------------------------------------------------------------------
@@ -299,20 +271,17 @@ def reward_chart(means: Means, mean: float) -> Chart:
     )
 
 
-def _slots(bins: Sequence[AnyBin], x: Scale, words: Callable[[AnyBin], str]) -> tuple[Slot, ...]:
+def _slots(bins: Sequence[Bin], x: Scale, words: Callable[[Bin], str]) -> tuple[Slot, ...]:
     """Return the texts that a chart shows when the pointer is over a bin."""
     size = bins[0].seconds
-    slots = []
-    for bin_ in bins:
-        left, right = x.place(bin_.start), x.place(bin_.end)
-        time = charts.time_label(bin_.start, size)
-        if size > _LONGEST_UNDATED_BIN and ":" in time:
-            time = f"{formats.day(bin_.start)}, {time}"
-        slots.append(Slot(left, round(right - left, 2), f"{time}: {words(bin_)}"))
-    return tuple(slots)
+    return tuple(
+        Slot(left, round(x.place(one.end) - left, 2), f"{time}: {words(one)}")
+        for one in bins
+        for left, time in [(x.place(one.start), charts.bin_label(one.start, size))]
+    )
 
 
-def _middle(bin_: Bin | Earned) -> float:
+def _middle(bin_: Bin) -> float:
     return bin_.start + bin_.seconds / 2
 
 
@@ -340,7 +309,7 @@ def near_moment(at: float, now: float) -> str:
     return formats.minute(at) if is_today else formats.brief_moment(at)
 
 
-def _between(bins: Sequence[Bin] | Sequence[Earned]) -> str:
+def _between(bins: Sequence[Bin]) -> str:
     return f"From {formats.moment(bins[0].start)} to {formats.moment(bins[-1].end)} UTC"
 
 
@@ -349,7 +318,7 @@ def _range_in_words(values: Sequence[float]) -> str:
     return f"between {low} and {high}, last {last}"
 
 
-def _reward_in_words(one: Earned, final: float) -> str:
+def _reward_in_words(one: Bin, final: float) -> str:
     if one.mean is None:
         return "reward windows are open" if one.end > final else "no rewards"
-    return f"{formats.number(one.mean)}, the mean of {formats.plural(one.rewards, 'reward')}"
+    return f"{formats.number(one.mean)}, the mean of {formats.plural(one.counted, 'reward')}"

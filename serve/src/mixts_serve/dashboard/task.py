@@ -2,71 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from msgspec import structs
 
 from mixts.errors import UnknownTaskError
 from mixts.pages import formats
-from mixts_serve.dashboard import charts
-from mixts_serve.dashboard.charts import (
-    N_COLOURS,
-    REST,
-    Band,
-    Chart,
-    Label,
-    Mark,
-    Scale,
-    Slot,
-    Tick,
-)
-from mixts_serve.dashboard.layout import (
-    ADDRESS,
-    Tile,
-    decide_command,
-    render,
-    reward_command,
-    unrewarded_words,
-    weights_in_words,
-)
-from mixts_serve.dashboard.source import (
-    DeciderReader,
-    PolicyFacts,
-    PriorFacts,
-    StoreReader,
-    policy_facts,
-    prior_facts,
-)
+from mixts_serve.dashboard import charts, layout
+from mixts_serve.dashboard.charts import N_COLOURS, Chart, Scale, Slot
+from mixts_serve.decider import Decider
 from mixts_serve.records import MAX_NAME, ActionPosteriors, Health, TaskState
+from mixts_serve.rules import Policy
+from mixts_serve.store import DecisionStore
 from mixts_serve.store.views import ActionRow, DecisionRow, TaskRow, Unrewarded
 
-MOST_KINDS = 8
 MOST_ACTIONS = 30
 LAST_DECISIONS = 25
 HISTORY = 200
 """Decisions that the chart shows."""
 COUNTED = 10_000
 """Latest decisions in which actions are counted, which takes a few hundredths of a second."""
-_LEAST_LABELLED = 0.05
-"""Probability of a kind from which on its band has a label."""
-_MARK_ROOM = 12.0
-"""Percent of the width that the name of a version takes, on a phone."""
-
-
-@dataclass(frozen=True)
-class KindWeight:
-    """Probability of a kind, beside the prior's."""
-
-    name: str
-    colour: int | None
-    """None for several kinds together."""
-    weight: float
-    prior: float
-    about: str = ""
-    """A sentence about the kind."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +56,11 @@ class TaskView:
     now: float
     task: str
     health: Health
-    prior: PriorFacts
-    policy: PolicyFacts
+    prior: layout.PriorFacts
+    policy: Policy
     state: TaskState
     row: TaskRow
-    kinds: tuple[KindWeight, ...]
+    kinds: tuple[layout.Kind, ...]
     actions: tuple[Action, ...]
     n_actions: int
     scale: Scale
@@ -114,6 +71,14 @@ class TaskView:
     def first_number(self) -> int:
         """Number of the first decision of ``history`` among all of the task."""
         return max(1, self.row.decisions - len(self.history) + 1)
+
+    @property
+    def comparable(self) -> tuple[DecisionRow, ...]:
+        """The last decisions under the active prior: other versions have other kinds."""
+        rows = takewhile(
+            lambda row: row.prior_version == self.prior.version, reversed(self.history)
+        )
+        return tuple(rows)[::-1]
 
     @property
     def latest(self) -> list[tuple[int, DecisionRow]]:
@@ -153,45 +118,49 @@ class TaskView:
 
 
 def task_page(
-    decider: DeciderReader,
-    store: StoreReader,
+    decider: Decider,
+    store: DecisionStore,
     task: str,
     *,
     now: float,
-    address: str = ADDRESS,
+    address: str = layout.ADDRESS,
     token: bool = False,
 ) -> str:
     """Render the page of a task. Raise `UnknownTaskError` if the store has never seen it."""
     view = read_task(decider, store, task, now)
-    shown = view.history
-    return render(
+    shown = view.comparable
+    return layout.render(
         "task",
         view=view,
         token=token,
-        likeliest=max(view.kinds, key=lambda kind: (kind.colour is not None, kind.weight)),
+        likeliest=max(view.kinds, key=lambda kind: (kind.kind is not None, kind.share)),
         tiles=_tiles(view),
         weights=(
-            weight_chart(shown, view.first_number, view.prior)
+            weight_chart(shown, view.row.decisions - len(shown) + 1, view.prior)
             if shown and view.prior.has_kinds
             else None
         ),
-        period=f"From {_moment(shown[0])} to {_moment(shown[-1])}." if shown else "",
+        period=(
+            f"From {formats.moment(shown[0].at)} to {formats.moment(shown[-1].at)}."
+            if shown
+            else ""
+        ),
         actions_caption=_actions_caption(view),
-        decide=decide_command(address, task, view.prior, token),
-        reward=reward_command(address, shown[-1].id if shown else None, token),
+        decide=layout.decide_command(address, task, view.prior, token),
+        reward=layout.reward_command(address, view.history[-1].id if view.history else None, token),
     )
 
 
 # -- contents -------------------------------------------------------------------------------------
 
 
-def read_task(decider: DeciderReader, store: StoreReader, task: str, now: float) -> TaskView:
+def read_task(decider: Decider, store: DecisionStore, task: str, now: float) -> TaskView:
     """Read everything that the page of a task shows."""
     row = store.task(task) if 0 < len(task) <= MAX_NAME and "\0" not in task else None
     if row is None:
         raise UnknownTaskError(f"the store has never seen a task of the name {task!r}")
     state, posterior = decider.task(task), decider.posterior(task, MOST_ACTIONS)
-    facts = prior_facts(decider.prior, decider.prior_version)
+    facts = layout.prior_facts(decider.prior, decider.prior_version)
     history = [
         structs.replace(row, weights=facts.by_kind(row.weights, row.prior_version))
         for row in store.history(task, HISTORY)
@@ -207,7 +176,7 @@ def read_task(decider: DeciderReader, store: StoreReader, task: str, now: float)
         task=task,
         health=decider.health(),
         prior=facts,
-        policy=policy_facts(decider.policy),
+        policy=decider.policy,
         state=state,
         row=row,
         kinds=kind_weights(facts.by_kind(state.weights), facts),
@@ -218,29 +187,24 @@ def read_task(decider: DeciderReader, store: StoreReader, task: str, now: float)
     )
 
 
-def kind_weights(weights: Sequence[float], facts: PriorFacts) -> tuple[KindWeight, ...]:
+def kind_weights(weights: Sequence[float], facts: layout.PriorFacts) -> tuple[layout.Kind, ...]:
     """Return all kinds in their order or, of many, the most likely ones and the rest together."""
-    order = list(range(len(weights)))
-    if len(order) > MOST_KINDS:
-        order.sort(key=lambda s: (-weights[s], -facts.weight(s), s))
-        order = order[: MOST_KINDS - 1]
-    looks = charts.colours(order)
-    found = [
-        KindWeight(facts.kind(s), looks[s], weights[s], facts.weight(s), facts.about(s))
-        for s in order
-    ]
-    rest = sorted(set(range(len(weights))) - set(order))
-    if rest:
-        total = math.fsum(weights[s] for s in rest)
-        prior = math.fsum(facts.weight(s) for s in rest)
-        found.append(KindWeight(f"{len(rest)} others", None, total, prior))
-    return tuple(found)
+    kinds = layout.largest_kinds(
+        [
+            layout.Kind(facts.kind(s), s, None, weight, facts.weight(s), facts.about(s))
+            for s, weight in enumerate(weights)
+        ]
+    )
+    looks = charts.colours([kind.kind for kind in kinds if kind.kind is not None])
+    return tuple(
+        kind if kind.kind is None else replace(kind, colour=looks[kind.kind]) for kind in kinds
+    )
 
 
 def _actions(
     posterior: ActionPosteriors,
     counts: Sequence[ActionRow],
-    facts: PriorFacts,
+    facts: layout.PriorFacts,
     ids: Sequence[str] | None = None,
 ) -> tuple[Action, ...]:
     """Return all actions in their order or, of many, those with the highest means."""
@@ -274,7 +238,7 @@ def _actions(
     return tuple(found)
 
 
-def _tiles(view: TaskView) -> list[Tile]:
+def _tiles(view: TaskView) -> list[layout.Tile]:
     row = view.row
     seen = f"first {formats.ago(row.first_at, view.now)}"
     rewards = [
@@ -285,13 +249,9 @@ def _tiles(view: TaskView) -> list[Tile]:
     return [
         ("Decisions", formats.count(row.decisions), "", seen),
         ("Rewards", formats.count(row.rewards), "", ", ".join(rewards) or "all in time"),
-        ("Without reward", silent, "", unrewarded_words(view.unrewarded)),
+        ("Without reward", silent, "", layout.unrewarded_words(view.unrewarded)),
         ("Last activity", formats.ago(row.last_at, view.now), "", formats.moment(row.last_at)),
     ]
-
-
-def _moment(row: DecisionRow) -> str:
-    return formats.moment(row.at)
 
 
 def _actions_caption(view: TaskView) -> str:
@@ -305,121 +265,44 @@ def _actions_caption(view: TaskView) -> str:
 # -- the chart of probabilities -------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Run:
-    """Consecutive decisions under one version of the prior."""
-
-    first: int
-    rows: tuple[DecisionRow, ...]
-
-    @property
-    def version(self) -> int:
-        return self.rows[0].prior_version
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.rows) - 1
-
-
-def weight_chart(history: Sequence[DecisionRow], first: int, facts: PriorFacts) -> Chart:
+def weight_chart(history: Sequence[DecisionRow], first: int, facts: layout.PriorFacts) -> Chart:
     """Draw the probabilities of kinds, stacked to one, decision by decision.
 
     Parameters
     ----------
     history
-        Decisions of a task, oldest first.
+        Decisions of a task under the active prior, oldest first.
     first
         Number of the first of them.
     facts
-        The active prior; components of other versions are drawn pale.
+        The active prior.
     """
     x = charts.count_scale(first, first + len(history) - 1)
-    runs = _runs(history, first)
-    shown = {version: _shown(history, version) for version in {run.version for run in runs}}
-    bands = [band for run in runs for band in _bands(run, shown[run.version], x, facts.version)]
+    totals = [sum(column) for column in zip(*(row.weights for row in history), strict=True)]
+    order = sorted(range(len(totals)), key=lambda s: (-totals[s], s))
+    looks = charts.colours(order[: N_COLOURS if len(order) <= N_COLOURS else N_COLOURS - 1])
+    shares = {f"c{look}": [row.weights[s] for row in history] for s, look in looks.items()}
+    last = history[-1].weights
+    parts = [(facts.kind(s), last[s], f"c{look}") for s, look in looks.items()]
+    begin, end = (
+        layout.weights_in_words(row.weights, facts, 1) for row in (history[0], history[-1])
+    )
     return Chart(
         title="Probability of each kind, decision by decision",
-        description=" ".join(_run_in_words(run, facts) for run in runs),
-        bands=tuple(bands),
-        labels=_labels(history[-1], shown[runs[-1].version], facts),
-        marks=_version_marks(runs, x, facts.version),
+        description=(
+            f"Decisions {formats.count(first)} to {formats.count(first + len(history) - 1)}: at "
+            f"first {begin}, at last {end}."
+        ),
+        bands=tuple(charts.stacked(shares, [1.0] * len(history), first, x)),
+        labels=charts.stacked_labels(parts, f"{len(totals) - len(looks)} others"),
         x_ticks=x.ticks,
-        y_ticks=tuple(Tick(float(at), f"{at} %") for at in (0, 50, 100)),
-        slots=tuple(_slot(row, first + i, x, facts) for i, row in enumerate(history)),
+        y_ticks=charts.SHARE_TICKS,
+        slots=tuple(_slot(row, n, x, facts) for n, row in enumerate(history, first)),
     )
 
 
-def _runs(history: Sequence[DecisionRow], first: int) -> list[_Run]:
-    runs = []
-    for _, group in itertools.groupby(history, key=lambda row: row.prior_version):
-        rows = tuple(group)
-        runs.append(_Run(first, rows))
-        first += len(rows)
-    return runs
-
-
-def _shown(history: Sequence[DecisionRow], version: int) -> dict[int, int]:
-    """Return the components of a version that have a band, the most likely, with their colours."""
-    weights = [row.weights for row in history if row.prior_version == version]
-    totals = [sum(column) for column in zip(*weights, strict=True)]
-    order = sorted(range(len(totals)), key=lambda s: (-totals[s], s))
-    most = N_COLOURS if len(totals) <= N_COLOURS else N_COLOURS - 1
-    return charts.colours(order[:most])
-
-
-def _bands(run: _Run, shown: dict[int, int], x: Scale, active: int) -> list[Band]:
-    """Return the bands of components from the top down, then one band for all others."""
-    tops = [100.0] * len(run.rows)
-    pale = run.version != active
-    found = []
-    for component, colour in shown.items():
-        found.append(Band(f"c{colour}", charts.staircase(tops, run.first, x), pale))
-        weights = (row.weights[component] for row in run.rows)
-        tops = [top - 100 * weight for top, weight in zip(tops, weights, strict=True)]
-    if len(run.rows[0].weights) > len(shown):
-        found.append(Band(REST, charts.staircase(tops, run.first, x), pale))
-    return found
-
-
-def _labels(row: DecisionRow, shown: dict[int, int], facts: PriorFacts) -> tuple[Label, ...]:
-    """Return labels beside the bands of the last decision that are high enough."""
-    marks, top = [], 0.0
-    for component, colour in shown.items():
-        weight = row.weights[component]
-        if weight >= _LEAST_LABELLED:
-            # The number of an older version stands above the chart.
-            old = row.prior_version != facts.version
-            name = f"component {component + 1}" if old else facts.kind(component)
-            marks.append((name, round(100 * (top + weight / 2), 2), f"c{colour}"))
-        top += weight
-    if 1 - top >= _LEAST_LABELLED:
-        n = len(row.weights) - len(shown)
-        marks.append((f"{n} others", round(50 * (1 + top), 2), REST))
-    return charts.labels(marks)
-
-
-def _version_marks(runs: Sequence[_Run], x: Scale, active: int) -> tuple[Mark, ...]:
-    """Mark where versions begin; the first run has a mark only if its version is not active."""
-    marked = runs if runs[0].version != active else runs[1:]
-    places = [x.place(run.first) for run in marked]
-    room = [after - place >= _MARK_ROOM for place, after in itertools.pairwise([*places, 200.0])]
-    return tuple(
-        Mark(place, f"v{run.version}" if free else "")
-        for run, place, free in zip(marked, places, room, strict=True)
-    )
-
-
-def _slot(row: DecisionRow, n: int, x: Scale, facts: PriorFacts) -> Slot:
+def _slot(row: DecisionRow, n: int, x: Scale, facts: layout.PriorFacts) -> Slot:
     left, right = x.place(n), x.place(n + 1)
-    words = weights_in_words(row.weights, row.prior_version, facts, 3)
-    text = f"decision {formats.count(n)}, {_moment(row)}: {words}"
+    words = layout.weights_in_words(row.weights, facts, 3)
+    text = f"decision {formats.count(n)}, {formats.moment(row.at)}: {words}"
     return Slot(left, round(right - left, 2), text)
-
-
-def _run_in_words(run: _Run, facts: PriorFacts) -> str:
-    begin, end = (weights_in_words(row.weights, run.version, facts, 1)
-                  for row in (run.rows[0], run.rows[-1]))  # fmt: skip
-    return (
-        f"Decisions {formats.count(run.first)} to {formats.count(run.last)}, prior version "
-        f"{run.version}: at first {begin}, at last {end}."
-    )

@@ -23,17 +23,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from mixts import MixturePrior
 from mixts.errors import OverloadedError, ParameterError, StoreError, UnknownTaskError
-from mixts_serve.arms import ArmChanges, ArmList
 from mixts_serve.http import protocol
 from mixts_serve.http.limits import Bodies, Limits, read_headers
 from mixts_serve.http.metrics import CONTENT_TYPE, Metrics
 from mixts_serve.http.openapi import BODY_ERRORS, TASK, Endpoint, parameter
-from mixts_serve.http.protocol import Activation, ActivePriorInfo, HealthStatus
+from mixts_serve.http.protocol import ActivePriorInfo, HealthStatus
 from mixts_serve.http.refusals import RefusalError, retry_after
 from mixts_serve.http.security import PAGE_POLICY
-from mixts_serve.records import MAX_NAME, PriorVersion, TaskState
+from mixts_serve.records import Activation, PriorVersion, TaskState
+from mixts_serve.versions import ArmChanges, ArmList
 
 Value = TypeVar("Value")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -189,15 +188,12 @@ class Endpoints:
         """Return the active prior's description."""
         active = await self.readers.run(lambda: self._decider.active)
         prior, family = active.prior, active.prior.family
-        info = ActivePriorInfo(
-            active.version, family.kind, prior.n_components, prior.weights.tolist(), prior.names,
-            prior.arm_names,
+        return json_response(
+            ActivePriorInfo(
+                active.version, family.kind, prior.n_components, prior.weights.tolist(),
+                prior.names, prior.arm_names, family.n_arms, family.n_features,
+            )
         )  # fmt: skip
-        if family.n_arms is not None:
-            info.n_arms = family.n_arms
-        else:
-            info.n_features = family.n_features
-        return json_response(info)
 
     @endpoint("GET", "/v1/priors", list[PriorVersion], "List all versions of the prior")
     async def priors(self, request: Request) -> Response:
@@ -223,8 +219,7 @@ class Endpoints:
             body = await Bodies(most).read(request.receive, headers, most)
 
             def upload() -> Activation:
-                protocol.check_prior(body, limits)
-                prior = MixturePrior.from_bytes(body, "the prior")
+                prior = protocol.read_prior(body)
                 version = self._decider.upload_prior(prior, activate, force)
                 return Activation(version, version == self._decider.prior_version)
 
@@ -300,13 +295,11 @@ class Endpoints:
             known = None if self._needs_token else health.reason
             reason = known or "the store cannot be written to"
             raise RefusalError(503, "store_unavailable", reason, headers=retry_after(5))
-        status = HealthStatus("ok", health.pending, self._decider.policy.name)
-        if health.warning is not None:
-            status.warning = health.warning
-        if health.prior_alarm is not None:
-            hidden = "the rewards do not agree with the prior: see the dashboard"
-            status.prior_alarm = hidden if self._needs_token else health.prior_alarm
-        return json_response(status)
+        alarm = health.prior_alarm
+        if alarm is not None and self._needs_token:
+            alarm = "the rewards do not agree with the prior: see the dashboard"
+        policy = self._decider.policy.name
+        return json_response(HealthStatus("ok", health.pending, policy, health.warning, alarm))
 
     @endpoint("GET", "/metrics", "text/plain", "Counters for Prometheus")
     async def metrics(self, request: Request) -> Response:
@@ -365,16 +358,13 @@ class Endpoints:
 
     async def overview_page(self, request: Request) -> Response:
         """Return the dashboard."""
-        query = request.query_params
-        search = query.get("search", "").replace("\0", "")[:MAX_NAME]
-        offset, rows = query.get("offset", "0"), query.get("arms", "0")
+        names = ("search", "offset", "span", "arm", "arms")
+        query = {name: text for name, text in request.query_params.items() if name in names}
         return await self._page(
             lambda: _dashboard().overview_page(
-                self._decider, self._store, now=self._store.now(), search=search,
-                offset=int(offset) if _OFFSET.fullmatch(offset) else 0,
-                span=query.get("span", ""), arm=query.get("arm", "")[:MAX_NAME],
-                arms=rows if _OFFSET.fullmatch(rows) else 0, address=_address(request),
-                token=self._needs_token, changes="admin" in request.scope["mixts.scopes"],
+                self._decider, self._store, now=self._store.now(), **query,
+                address=_address(request), token=self._needs_token,
+                changes="admin" in request.scope["mixts.scopes"],
             )
         )  # fmt: skip
 
@@ -458,7 +448,6 @@ def _dashboard() -> Any:
     return dashboard
 
 
-_OFFSET = re.compile("[0-9]{1,12}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9.:\[\]-]{1,255}")
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from starlette.types import Receive
 
+from mixts.extend import Array
 from mixts_serve.http.refusals import CLOSE, Header, RefusalError, retry_after
 
 
@@ -20,14 +21,12 @@ class Limits:
     """Bytes of a body."""
     prior: int = 16 << 20
     """Bytes of an uploaded prior, if ``body`` is smaller: a covariance of 200 features is large."""
-    prior_numbers: int = 4_000_000
-    """Numbers in an array of an uploaded prior, which are not even parsed."""
     head: int = 16 << 10
     """Bytes of all headers together."""
     headers: int = 64
     """Number of headers."""
     depth: int = 16
-    """Nesting of lists and objects; the deepest array of a prior needs 7."""
+    """Nesting of lists and objects."""
     actions: int = 10_000
     """Actions of one decision."""
     shown: int = 100
@@ -162,15 +161,15 @@ def _too_large(limit: int) -> RefusalError:
 _NEITHER_BRACKETS_NOR_QUOTES = bytes(set(range(256)) - set(b'[]{}"'))
 
 
-def _without_strings(body: bytes, dropped: bytes = b"") -> bytes:
-    """Return JSON without its strings and these characters, in milliseconds for any body."""
+def _brackets(body: bytes) -> Array:
+    """Return the brackets of JSON that are not in strings, in milliseconds for any body."""
     if b"\\" in body:
         # Without escaped backslashes, a backslash before a quote escapes it.
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    plain = np.frombuffer(body.translate(None, dropped), np.uint8)
+    plain = np.frombuffer(body.translate(None, _NEITHER_BRACKETS_NOR_QUOTES), np.uint8)
     quotes = plain == ord('"')
     inside = np.bitwise_xor.accumulate(quotes.view(np.uint8)).view(bool)
-    return plain[~(inside | quotes)].tobytes()
+    return np.asarray(plain[~(inside | quotes)])
 
 
 def check_depth(body: bytes, limits: Limits) -> None:
@@ -178,34 +177,12 @@ def check_depth(body: bytes, limits: Limits) -> None:
     # Almost every request has so few brackets that it cannot be too deep.
     if body.count(b"[") + body.count(b"{") <= limits.depth:
         return
-    brackets = _without_strings(body, _NEITHER_BRACKETS_NOR_QUOTES)
-    kinds = np.frombuffer(brackets, np.uint8)
-    opening = (kinds == ord("[")) | (kinds == ord("{"))
-    if len(kinds) and np.where(opening, 1, -1).cumsum().max() > limits.depth:
+    brackets = _brackets(body)
+    opening = (brackets == ord("[")) | (brackets == ord("{"))
+    if len(brackets) and np.where(opening, 1, -1).cumsum().max() > limits.depth:
         raise RefusalError(
             422, "too_deep", f"lists and objects may be nested {limits.depth} deep at most"
         )
-
-
-def check_actions(body: bytes, limits: Limits) -> None:
-    """Refuse the body of a decision that has too many actions, or too long a mask."""
-    # An action takes at least 3 bytes, "[],", and an entry of a mask 5, "true,".
-    if len(body) <= 3 * limits.actions:
-        return
-    plain = _without_strings(body)
-    n_objects = plain.count(b"{") - 1  # the request is one itself
-    # 4: the lists "actions", "mask", "values" and "costs" themselves. An action with an id may have
-    # an object within.
-    if plain.count(b"[") > limits.actions + 4 or n_objects > 2 * limits.actions:
-        raise too_many_actions("actions", limits)
-    # Features may be true or false, too; then the mask is counted when it is decoded.
-    if n_objects <= 0 and plain.count(b"true") + plain.count(b"false") > limits.actions:
-        raise too_many_actions("mask", limits)
-
-
-def too_many_actions(field: str, limits: Limits) -> RefusalError:
-    """Return the error for too long a list of actions, or mask."""
-    return RefusalError(422, "too_many", f"expected at most {limits.actions:,} actions", field)
 
 
 # -- rates ----------------------------------------------------------------------------------------

@@ -8,31 +8,27 @@ from the same types.
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from functools import cache
 from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct
 
-from mixts_serve.arms import ArmChanges
+from mixts import MixturePrior
 from mixts_serve.http.limits import (
     Headers,
     Limits,
-    check_actions,
     check_depth,
-    too_many_actions,
 )
 from mixts_serve.http.refusals import RefusalError
 from mixts_serve.records import Activate, Decide, Reward
+from mixts_serve.versions import ArmChanges
 
 # -- responses ------------------------------------------------------------------------------------
 
 
-class ActivePriorInfo(Struct):
+class ActivePriorInfo(Struct, omit_defaults=True):
     """Description of the active prior."""
 
     version: int
@@ -41,35 +37,28 @@ class ActivePriorInfo(Struct):
     weights: list[float]
     names: tuple[str, ...] | None
     arm_names: tuple[str, ...] | None
-    n_arms: int | UnsetType = UNSET
-    n_features: int | UnsetType = UNSET
+    n_arms: int | None = None
+    n_features: int | None = None
 
 
-class Activation(Struct):
-    """A version of the prior, and whether it is the active one."""
-
-    version: int
-    active: bool
-
-
-class HealthStatus(Struct):
+class HealthStatus(Struct, omit_defaults=True):
     """Status of the service."""
 
     status: str
-    pending: int | UnsetType = UNSET
-    policy: str | UnsetType = UNSET
-    warning: str | UnsetType = UNSET
-    prior_alarm: str | UnsetType = UNSET
+    pending: int | None = None
+    policy: str | None = None
+    warning: str | None = None
+    prior_alarm: str | None = None
     """How the rewards disagree with the active prior; missing if they agree, as far as is known."""
 
 
-class ErrorDetail(Struct):
+class ErrorDetail(Struct, omit_defaults=True):
     """Reason for refusing a request, or an item of a batch."""
 
     code: str
     message: str
-    field: str | UnsetType = UNSET
-    status: int | UnsetType = UNSET
+    field: str | None = None
+    status: int | None = None
 
 
 class ErrorResponse(Struct):
@@ -83,9 +72,8 @@ encode = msgspec.json.Encoder().encode
 
 def error_response(refusal: RefusalError, *, item: bool = False) -> ErrorResponse:
     """Return the body of an error response, or of a refused item of a batch."""
-    field = UNSET if refusal.field is None else refusal.field
-    status = refusal.status if item else UNSET
-    return ErrorResponse(ErrorDetail(refusal.code, refusal.message, field, status))
+    status = refusal.status if item else None
+    return ErrorResponse(ErrorDetail(refusal.code, refusal.message, refusal.field, status))
 
 
 # -- requests -------------------------------------------------------------------------------------
@@ -113,17 +101,15 @@ def check_content_type(headers: Headers) -> None:
 
 def read_decide(body: bytes | Raw, limits: Limits) -> Decide:
     """Return the request for one decision."""
-    check_actions(bytes(body), limits)
     request: Decide = _decode(_decide, body)
     _check_name(request.task, "task")
     if request.key is not None:
         _check_name(request.key, "key")
-    if request.actions is not None and len(request.actions) > limits.actions:
-        raise too_many_actions("actions", limits)
-    for name in ("mask", "values", "costs"):
+    for name in ("actions", "mask", "values", "costs"):
         given = getattr(request, name)
         if given is not None and len(given) > limits.actions:
-            raise too_many_actions(name, limits)
+            expected = f"expected at most {limits.actions:,} actions"
+            raise RefusalError(422, "too_many", expected, name)
     if request.top is not None and request.top > limits.shown:
         expected = f"top must be at most {limits.shown:,}, got {request.top:,}"
         raise RefusalError(422, "too_many", expected, "top")
@@ -158,6 +144,15 @@ def read_activate(body: bytes | Raw, limits: Limits) -> Activate:
     return request
 
 
+def read_prior(body: bytes) -> MixturePrior:
+    """Return an uploaded prior, which is JSON: a zip could unpack to anything."""
+    if not body.lstrip().startswith(b"{"):
+        raise RefusalError(
+            400, "not_json", "expected a prior in JSON, as `MixturePrior.save` writes"
+        )
+    return MixturePrior.from_bytes(body, "the prior")
+
+
 def read_arm_changes(body: bytes, limits: Limits) -> ArmChanges:
     """Return the changes of the arms."""
     check_depth(body, limits)
@@ -182,74 +177,14 @@ def _check_name(name: str, field: str) -> None:
         )
 
 
-# -- priors ---------------------------------------------------------------------------------------
-
-
-class PriorSettings(Struct):
-    """Settings of any family; ``MixturePrior.from_bytes`` checks whether they belong to it."""
-
-    noise_std: float | UnsetType = UNSET
-    covariance_type: str | UnsetType = UNSET
-    horizon: int | UnsetType = UNSET
-
-
-class PriorFile(Struct):
-    """Types in the file of a prior; ``MixturePrior.from_bytes`` checks the rest."""
-
-    family: str | UnsetType = UNSET
-    settings: PriorSettings | UnsetType = UNSET
-    names: list[str] | None = None
-    arm_names: list[str] | None = None
-    retired: list[int] | UnsetType = UNSET
-    arrays: dict[str, Raw] | UnsetType = UNSET
-
-
-class PriorArray(Struct):
-    """Array in the file of a prior; ``values`` are nested lists of numbers."""
-
-    dtype: str
-    shape: list[int]
-    values: Raw
-
-
-_prior = msgspec.json.Decoder(PriorFile)
-_array = msgspec.json.Decoder(PriorArray)
-
-
-def check_prior(body: bytes, limits: Limits) -> None:
-    """Refuse malformed JSON, deep nesting, and anything but numbers where a prior has numbers."""
-    check_depth(body, limits)
-    file: PriorFile = _decode(_prior, body)
-    arrays = {} if file.arrays is UNSET else file.arrays
-    for name, entry in arrays.items():
-        array: PriorArray = _decode(_array, entry, f".arrays.{name}")
-        if math.prod(array.shape) > limits.prior_numbers:
-            raise RefusalError(
-                422, "too_many", f"arrays of a prior have at most {limits.prior_numbers:,} numbers",
-                f"arrays.{name}.shape",
-            )  # fmt: skip
-        numbers = _numbers(min(len(array.shape), limits.depth))
-        _decode(numbers, array.values, f".arrays.{name}.values")
-
-
-@cache
-def _numbers(n_axes: int) -> Any:
-    """Return a decoder of numbers in nested lists."""
-    kind: Any = float
-    for _ in range(n_axes):
-        kind = list[kind]
-    return msgspec.json.Decoder(kind)
-
-
 # -- errors of decoding ---------------------------------------------------------------------------
 
 
-def _decode(decoder: Any, body: bytes | Raw, at: str = "") -> Any:
-    """Decode a body, or the part of a body at the path ``at``."""
+def _decode(decoder: Any, body: bytes | Raw) -> Any:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise _invalid(str(error), at) from None
+        raise _invalid(str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _not_json(bytes(body), str(error)) from None
 
@@ -257,51 +192,19 @@ def _decode(decoder: Any, body: bytes | Raw, at: str = "") -> Any:
 _FIELD = re.compile(r"field `(.{1,256})`", re.DOTALL)
 
 
-def _invalid(text: str, at: str = "") -> RefusalError:
+def _invalid(text: str) -> RefusalError:
     """Return msgspec's message about a wrong type, with the path of the field by itself."""
-    message, found, path = text.rpartition(" - at `$")
-    if found or at:
-        message, path = (message, at + path.rstrip("`")) if found else (text, at)
-        return RefusalError(422, "invalid", f"{message} - at `${path}`", path.lstrip(".") or None)
+    _, found, path = text.rpartition(" - at `$")
+    if found:
+        return RefusalError(422, "invalid", text, path.rstrip("`").lstrip(".") or None)
     named = _FIELD.search(text)  # a missing field, or an unknown one
     return RefusalError(422, "invalid", text, named[1] if named else None)
 
 
-_SEARCHED = 1 << 16
-"""Bytes of a malformed body that is parsed again, slowly, to find the path of the mistake."""
+_NOT_NUMBERS = (b"NaN", b"Infinity")
 
 
 def _not_json(body: bytes, reason: str) -> RefusalError:
-    """Return the error for malformed JSON, with the path of a NaN or of a broken character."""
-    if len(body) <= _SEARCHED:
-        try:
-            place = _find_impossible(json.loads(body))
-        except (ValueError, RecursionError):
-            place = None
-        if place is not None:
-            path, problem = place
-            return RefusalError(
-                422, "invalid", f"{problem} - at `${path}`", path.lstrip(".") or None
-            )
-    return RefusalError(400, "not_json", f"the body is not JSON in UTF-8: {reason}")
-
-
-def _find_impossible(value: Any, path: str = "") -> tuple[str, str] | None:
-    """Return path and description of a value that Python's parser accepts but JSON forbids."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return path, f"Expected a finite number, got `{value}`"
-    if isinstance(value, str) and not value.isascii() and _has_surrogate(value):
-        return path, "Expected text, got half of a surrogate pair"
-    inside: Any = ()
-    if isinstance(value, list):
-        inside = ((f"{path}[{i}]", item) for i, item in enumerate(value))
-    elif isinstance(value, dict):
-        inside = (
-            (f"{path}.{name}", item) for name, item in value.items() if not _has_surrogate(name)
-        )
-    found = (_find_impossible(item, place) for place, item in inside)
-    return next((place for place in found if place is not None), None)
-
-
-def _has_surrogate(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
+    """Return the error for malformed JSON."""
+    hint = "; JSON has no NaN and no Infinity" * any(word in body for word in _NOT_NUMBERS)
+    return RefusalError(400, "not_json", f"the body is not JSON in UTF-8: {reason}{hint}")

@@ -6,24 +6,7 @@ import logging
 
 from starlette.exceptions import HTTPException
 
-from mixts.errors import (
-    ActionError,
-    ConflictError,
-    FormatError,
-    MaskError,
-    MixtsError,
-    ObservationError,
-    OutcomeError,
-    OverloadedError,
-    ParameterError,
-    StatisticsError,
-    StoreError,
-    StoreUnavailableError,
-    TaskError,
-    TaskLockedError,
-    UnknownDecisionError,
-    UnknownTaskError,
-)
+from mixts import errors
 
 log = logging.getLogger("mixts_serve")
 
@@ -63,22 +46,22 @@ def retry_after(seconds: int) -> tuple[Header, ...]:
     return ((b"retry-after", b"%d" % seconds),)
 
 
-_RESPONSES: dict[type, tuple[int, str, str | None]] = {
-    ActionError: (422, "action", "actions"),
-    MaskError: (422, "mask", "mask"),
-    OutcomeError: (422, "outcome", "value"),
-    ConflictError: (409, "conflict", None),
-    ObservationError: (422, "observation", None),
-    ParameterError: (422, "parameter", None),
-    StatisticsError: (422, "statistics", None),
-    FormatError: (422, "format", None),
-    TaskError: (422, "parameter", "task"),
-    UnknownTaskError: (404, "unknown_task", "task"),
-    UnknownDecisionError: (404, "unknown_decision", "id"),
-    OverloadedError: (503, "overloaded", None),
-    TaskLockedError: (503, "task_locked", None),
-    StoreUnavailableError: (503, "store_unavailable", None),
-    StoreError: (503, "store_unavailable", None),
+RESPONSES: dict[type, tuple[int, str, str | None]] = {
+    errors.ActionError: (422, "action", "actions"),
+    errors.MaskError: (422, "mask", "mask"),
+    errors.OutcomeError: (422, "outcome", "value"),
+    errors.ConflictError: (409, "conflict", None),
+    errors.ObservationError: (422, "observation", None),
+    errors.ParameterError: (422, "parameter", None),
+    errors.StatisticsError: (422, "statistics", None),
+    errors.FormatError: (422, "format", None),
+    errors.TaskError: (422, "parameter", "task"),
+    errors.UnknownTaskError: (404, "unknown_task", "task"),
+    errors.UnknownDecisionError: (404, "unknown_decision", "id"),
+    errors.OverloadedError: (503, "overloaded", None),
+    errors.TaskLockedError: (503, "task_locked", None),
+    errors.StoreUnavailableError: (503, "store_unavailable", None),
+    errors.StoreError: (503, "store_unavailable", None),
 }
 """Status, code and field for the library's exceptions; the nearest base class counts."""
 
@@ -99,8 +82,8 @@ def refusal_for(error: Exception, field: str | None = None) -> RefusalError:
             return wrong_method((error.headers or {}).get("Allow", "GET"))
         return RefusalError(error.status_code, "not_found", "there is nothing at this address")
     for kind in type(error).__mro__:
-        if kind in _RESPONSES:
-            status, code, usual = _RESPONSES[kind]
+        if kind in RESPONSES:
+            status, code, usual = RESPONSES[kind]
             headers = retry_after(_RETRY_SECONDS[code]) if status == 503 else ()
             return RefusalError(status, code, str(error), _field(error, usual, field), headers)
     log.error("a request failed", exc_info=error)
@@ -109,8 +92,8 @@ def refusal_for(error: Exception, field: str | None = None) -> RefusalError:
 
 def _field(error: Exception, usual: str | None, conflicting: str | None) -> str | None:
     """Return the field at fault, as far as it is known."""
-    named = error.field if isinstance(error, MixtsError) else None
-    return named or usual or (conflicting if isinstance(error, ConflictError) else None)
+    named = error.field if isinstance(error, errors.MixtsError) else None
+    return named or usual or (conflicting if isinstance(error, errors.ConflictError) else None)
 
 
 def wrong_method(allowed: str) -> RefusalError:

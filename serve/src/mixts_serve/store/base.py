@@ -17,43 +17,8 @@ from msgspec import field as struct_field
 
 from mixts.errors import ParameterError
 from mixts.extend import Array, Float
-from mixts_serve.records import (
-    KnownReward,
-    LateReward,
-    LoggedActivation,
-    LoggedDecision,
-    LoggedPrior,
-    LoggedReward,
-    MetaEntry,
-    OpenWindow,
-    PriorActivation,
-    SpanCount,
-    Tally,
-    TaskEntry,
-    WaitingDecision,
-)
-from mixts_serve.store import clock
-from mixts_serve.store.tables import (
-    ACTIVATED,
-    ACTIVATIONS,
-    ACTIVITY,
-    COUNTS,
-    DECISION,
-    DECISION_OF_TASK,
-    DECISIONS,
-    KNOWN_REWARD,
-    LATE_REWARDS,
-    META,
-    OFFERED,
-    OPEN_WINDOWS,
-    PRIORS,
-    REWARDS,
-    TASKS,
-    ActionSet,
-    Query,
-    Row,
-    Table,
-)
+from mixts_serve import records
+from mixts_serve.store import tables
 
 SPAN_US = 10_000_000
 """Activity is counted in spans of ten seconds."""
@@ -91,10 +56,10 @@ COUNTS_OF_THE_LOG = f"""
 """
 """Rows of ``counts`` as they follow from the log."""
 
-_SAVED = tuple(name for name in TASKS.columns if name not in ("name", "first_at"))
+_SAVED = tuple(name for name in tables.TASKS.columns if name not in ("name", "first_at"))
 """Columns of a task that change."""
 _SET_META = (
-    f"{META.insert('name', 'value')} ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+    f"{tables.META.insert('name', 'value')} ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )
 _NEXT_LIFE = """
     INSERT INTO meta (name, value) VALUES ('lives', '0')
@@ -106,6 +71,17 @@ _OPEN_WINDOWS = (
     "SELECT CASE WHEN default_reward IS NULL THEN 0 ELSE 1 END, due, seq FROM decisions"
 )
 
+WAITING = (
+    "SELECT d.seq, d.task, d.action, d.action_set FROM {source} "
+    "(SELECT seq, task, at, action, action_set, deferred, due FROM decisions "
+    "WHERE task = {task} ORDER BY seq DESC LIMIT ?) d "
+    "LEFT JOIN activated a ON a.decision = d.seq "
+    "WHERE (d.deferred = 0 OR a.at IS NOT NULL) "
+    "AND COALESCE(a.due, d.due, d.at + {window}) >= ? "
+    "AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision = d.seq)"
+)
+"""Decisions that wait, among the last ones of a task; databases differ in how tasks are given."""
+
 # -- what a batch writes --------------------------------------------------------------------------
 
 CountKey = tuple[int, int, int, int, str]
@@ -115,49 +91,48 @@ CountKey = tuple[int, int, int, int, str]
 class Changes(Struct):
     """Rows that a batch writes."""
 
-    tally: Tally = struct_field(default_factory=Tally)
-    rewards: list[LoggedReward] = struct_field(default_factory=list)
-    late_rewards: list[LateReward] = struct_field(default_factory=list)
-    activated: list[LoggedActivation] = struct_field(default_factory=list)
-    decisions: list[LoggedDecision] = struct_field(default_factory=list)
-    opened: list[OpenWindow] = struct_field(default_factory=list)
+    tally: records.Tally = struct_field(default_factory=records.Tally)
+    rewards: list[records.LoggedReward] = struct_field(default_factory=list)
+    late_rewards: list[records.LoggedReward] = struct_field(default_factory=list)
+    activated: list[records.LoggedActivation] = struct_field(default_factory=list)
+    decisions: list[records.LoggedDecision] = struct_field(default_factory=list)
+    opened: list[records.OpenWindow] = struct_field(default_factory=list)
     """Windows of deferred decisions; those of other decisions follow from ``decisions``."""
-    closed: list[OpenWindow] = struct_field(default_factory=list)
+    closed: list[records.OpenWindow] = struct_field(default_factory=list)
     """Windows of decisions that now have a reward."""
-    tasks: list[TaskEntry] = struct_field(default_factory=list)
-    counts: dict[CountKey, SpanCount] = struct_field(default_factory=dict)
+    tasks: list[records.TaskEntry] = struct_field(default_factory=list)
+    counts: dict[CountKey, records.SpanCount] = struct_field(default_factory=dict)
 
-    def count_decision(self, decision: LoggedDecision) -> None:
-        """Count a new decision."""
-        for count in self._counts_of(decision):
-            count.decisions += 1
-            count.deferred += decision.deferred
+    def count(
+        self, decision: records.LoggedDecision, task: records.TaskEntry,
+        value: float | None = None, *,
+        decisions: int = 0, rewards: int = 0, late: int = 0, defaults: int = 0, deferred: int = 0,
+    ) -> None:  # fmt: skip
+        """Add to the counts of the task, of this moment, and of the time of the decision.
 
-    def count_reward(self, decision: LoggedDecision, reward: LoggedReward) -> None:
-        """Count the reward of a decision, in the span in which the decision was made."""
-        for count in self._counts_of(decision):
-            count.rewards += 1
-            count.defaults += reward.is_default
-            count.late += reward.late
-            count.reward_sum += reward.value
-            count.reward_squares += reward.value**2
+        ``value`` is the reward that the decision is counted with.
+        """
+        spans = self._spans_of(decision)
+        counted: tuple[Any, ...] = (task, self.tally, *spans)
+        for record in counted:
+            record.decisions += decisions
+            record.rewards += rewards
+            record.late += late
+            record.defaults += defaults
+            record.deferred += deferred
+        if value is not None:
+            for span in spans:
+                span.reward_sum += value
+                span.reward_squares += value**2
 
-    def count_late(self, decision: LoggedDecision) -> None:
-        """Count a reward that came after the default."""
-        for count in self._counts_of(decision):
-            count.late += 1
-
-    def count_activation(self, decision: LoggedDecision) -> None:
-        """Count the activation of a deferred decision."""
-        for count in self._counts_of(decision):
-            count.deferred -= 1
-
-    def _counts_of(self, decision: LoggedDecision) -> list[SpanCount]:
+    def _spans_of(self, decision: records.LoggedDecision) -> list[records.SpanCount]:
         at, arm = decision.at, decision.action if decision.action_set is None else NO_ARM
         found = []
         for span in COUNT_SPANS:
             key = (span, at - at % span, arm, decision.version, decision.policy)
-            count = self.counts.setdefault(key, SpanCount(*key, at, at))
+            count = self.counts.get(key)
+            if count is None:
+                count = self.counts[key] = records.SpanCount(*key, at, at)
             # A batch may reward an earlier decision of the span before it makes another.
             count.first_at, count.last_at = min(count.first_at, at), max(count.last_at, at)
             found.append(count)
@@ -184,34 +159,36 @@ class Transaction(ABC):
     # -- how a database does it ---------------------------------------------------------------
 
     @abstractmethod
-    def _execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+    def _execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tables.Row]:
         """Execute one statement, and return its rows."""
 
     @abstractmethod
     def _execute_where(
-        self, sql: str, columns: tuple[str, ...], keys: Sequence[Row], end: str = ""
-    ) -> list[Row]:
+        self, sql: str, columns: tuple[str, ...], keys: Sequence[tables.Row], end: str = ""
+    ) -> list[tables.Row]:
         """Execute a statement for the rows whose columns are equal to one of the keys."""
 
     @abstractmethod
-    def _execute_each(self, sql: str, rows: Sequence[Row]) -> None:
+    def _execute_each(self, sql: str, rows: Sequence[tables.Row]) -> None:
         """Execute a statement for each of several rows of parameters; it returns nothing."""
 
     @abstractmethod
-    def _append(self, table: Table, records: Sequence[Any]) -> Any:
+    def _append(self, table: tables.Table, records: Sequence[Any]) -> Any:
         """Insert records into a table whose rows are numbered."""
 
     @abstractmethod
-    def _update(self, table: Table, columns: tuple[str, ...], records: Sequence[Any]) -> None:
+    def _update(
+        self, table: tables.Table, columns: tuple[str, ...], records: Sequence[Any]
+    ) -> None:
         """Save columns of records that have numbers."""
 
     def _together(self) -> AbstractContextManager[Any]:
         """Send statements that return nothing without waiting for each."""
         return nullcontext()
 
+    @abstractmethod
     def now_us(self) -> int:
         """Return the time of the operations; see :meth:`Backend.now_us`."""
-        return clock.now_us()
 
     @abstractmethod
     def is_active(self, version: int) -> bool:
@@ -220,7 +197,7 @@ class Transaction(ABC):
     @abstractmethod
     def lock_tasks(
         self, names: Sequence[str], numbers: Sequence[int], now: int
-    ) -> tuple[list[TaskEntry], int]:
+    ) -> tuple[list[records.TaskEntry], int]:
         """Lock tasks by name, creating missing ones, and by number, until the transaction ends.
 
         Returns the tasks, and how many of them are new. Tasks that another writer keeps locked for
@@ -230,7 +207,7 @@ class Transaction(ABC):
     @abstractmethod
     def find_waiting(
         self, tasks: Mapping[int, int], last: int, now: int, window: int
-    ) -> list[WaitingDecision]:
+    ) -> list[records.WaitingDecision]:
         """Return the decisions of tasks that wait for a reward, oldest first.
 
         ``tasks`` are numbers, each with an upper bound on its decisions that wait. Only the last
@@ -239,7 +216,7 @@ class Transaction(ABC):
         """
 
     @abstractmethod
-    def action_set(self, digest: bytes, actions: ActionSet) -> int:
+    def action_set(self, digest: bytes, actions: tables.ActionSet) -> int:
         """Return the number of a set of actions, storing the set if it is new.
 
         Raise ``TaskLockedError`` if another writer stores the same set and does not finish.
@@ -260,7 +237,7 @@ class Transaction(ABC):
         rows = self._execute(sql, parameters)
         return rows[0][0] if rows else None
 
-    def _find(self, query: Query[Any], column: str, keys: Iterable[Any]) -> list[Row]:
+    def _find(self, query: tables.Query[Any], column: str, keys: Iterable[Any]) -> list[tables.Row]:
         return self._execute_where(query.sql, (column,), [(key,) for key in keys])
 
     def active_version(self) -> int | None:
@@ -268,28 +245,30 @@ class Transaction(ABC):
         version: int | None = self._one("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
         return version
 
-    def find_decisions(self, ids: Sequence[bytes]) -> dict[bytes, LoggedDecision]:
+    def find_decisions(self, ids: Sequence[bytes]) -> dict[bytes, records.LoggedDecision]:
         """Return the decisions with these ids that are in the log."""
-        found = map(DECISION.read, self._find(DECISION, "d.id", ids))
+        found = map(tables.DECISION.read, self._find(tables.DECISION, "d.id", ids))
         return {decision.id: decision for decision in found}
 
-    def find_keys(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], LoggedDecision]:
+    def find_keys(
+        self, pairs: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], records.LoggedDecision]:
         """Return the decisions for pairs of a task's name and a key."""
-        rows = self._execute_where(DECISION_OF_TASK.sql, ("t.name", "d.key"), pairs)
-        found = [(row[-1], DECISION_OF_TASK.read(row)) for row in rows]
+        rows = self._execute_where(tables.DECISION_OF_TASK.sql, ("t.name", "d.key"), pairs)
+        found = [(row[-1], tables.DECISION_OF_TASK.read(row)) for row in rows]
         return {(name, decision.key): decision for name, decision in found if decision.key}
 
-    def find_slate(self, slate: bytes) -> list[LoggedDecision]:
+    def find_slate(self, slate: bytes) -> list[records.LoggedDecision]:
         """Return the decisions that are shown together, by position."""
-        sql = f"{DECISION.sql} WHERE d.slate = ? ORDER BY d.position"
-        return [DECISION.read(row) for row in self._execute(sql, (slate,))]
+        sql = f"{tables.DECISION.sql} WHERE d.slate = ? ORDER BY d.position"
+        return [tables.DECISION.read(row) for row in self._execute(sql, (slate,))]
 
-    def find_rewards(self, decisions: Sequence[int]) -> dict[int, KnownReward]:
+    def find_rewards(self, decisions: Sequence[int]) -> dict[int, records.LoggedReward]:
         """Return the rewards of decisions, by ``seq``."""
-        rows = self._find(KNOWN_REWARD, "r.decision", decisions)
-        return {row[-1]: KNOWN_REWARD.read(row) for row in rows}
+        found = map(tables.REWARD.read, self._find(tables.REWARD, "r.decision", decisions))
+        return {reward.decision: reward for reward in found}
 
-    def find_taken(self, tasks: Sequence[int]) -> list[Row]:
+    def find_taken(self, tasks: Sequence[int]) -> list[tables.Row]:
         """Return the number of a task and an action, for each action that one of the tasks took.
 
         All decisions count: deferred ones may be shown, and rewards may never come.
@@ -297,9 +276,12 @@ class Transaction(ABC):
         sql = "SELECT DISTINCT task, action FROM decisions"
         return self._execute_where(sql, ("task",), [(task,) for task in tasks])
 
-    def find_action_sets(self, numbers: Sequence[int]) -> dict[int, ActionSet]:
+    def find_action_sets(self, numbers: Sequence[int]) -> dict[int, tables.ActionSet]:
         """Return sets of actions, by their numbers."""
-        return {row[-1]: OFFERED.read(row) for row in self._find(OFFERED, "s.number", numbers)}
+        return {
+            row[-1]: tables.OFFERED.read(row)
+            for row in self._find(tables.OFFERED, "s.number", numbers)
+        }
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -310,55 +292,61 @@ class Transaction(ABC):
         for count in changes.counts.values():
             count.writer = self.writer
         with self._together():
-            self._append(REWARDS, changes.rewards)
-            self._append(LATE_REWARDS, changes.late_rewards)
-            self._append(ACTIVATED, changes.activated)
+            self._append(tables.REWARDS, changes.rewards)
+            self._append(tables.LATE_REWARDS, changes.late_rewards)
+            self._append(tables.ACTIVATED, changes.activated)
             self._log(changes.decisions)
             self.replace_windows(changes.closed, changes.opened)
             self.save_tasks(changes.tasks)
-            self._execute_each(COUNTS.count, list(map(COUNTS.values, changes.counts.values())))
-            self._execute_each(ACTIVITY.count, [ACTIVITY.values(tally)])
+            self._execute_each(
+                tables.COUNTS.count, list(map(tables.COUNTS.values, changes.counts.values()))
+            )
+            self._execute_each(tables.ACTIVITY.count, [tables.ACTIVITY.values(tally)])
 
-    def _log(self, decisions: Sequence[LoggedDecision]) -> None:
+    def _log(self, decisions: Sequence[records.LoggedDecision]) -> None:
         """Log decisions, and open the windows of those that have one."""
-        self._append(DECISIONS, decisions)
+        self._append(tables.DECISIONS, decisions)
         opened = [(decision.id,) for decision in decisions if decision.due is not None]
         if opened:
             self._execute_where(_OPEN_WINDOWS, ("id",), opened)
 
-    def save_tasks(self, tasks: Sequence[TaskEntry]) -> None:
+    def save_tasks(self, tasks: Sequence[records.TaskEntry]) -> None:
         """Save the counts, the belief and the statistics of tasks."""
-        self._update(TASKS, _SAVED, tasks)
+        self._update(tables.TASKS, _SAVED, tasks)
 
-    def replace_windows(self, closed: Sequence[OpenWindow], opened: Sequence[OpenWindow]) -> None:
+    def replace_windows(
+        self, closed: Sequence[records.OpenWindow], opened: Sequence[records.OpenWindow]
+    ) -> None:
         """Remove rows of ``open_windows``, and insert others."""
         # A batch may activate a decision and reward it.
-        self._execute_each(OPEN_WINDOWS.insert(), list(map(OPEN_WINDOWS.values, opened)))
-        self._execute_each(OPEN_WINDOWS.delete, list(map(OPEN_WINDOWS.values, closed)))
+        self._execute_each(
+            tables.OPEN_WINDOWS.insert(), list(map(tables.OPEN_WINDOWS.values, opened))
+        )
+        self._execute_each(
+            tables.OPEN_WINDOWS.delete, list(map(tables.OPEN_WINDOWS.values, closed))
+        )
 
     def replace_counts(self) -> None:
         """Make all rows of ``counts`` again, from the log."""
         self._execute("DELETE FROM counts")
         self._execute(f"INSERT INTO counts ({', '.join(LOGGED_COUNTS)}) {COUNTS_OF_THE_LOG}")
 
-    def add_prior(
-        self, digest: bytes, now: int, family: str, n_components: int, body: bytes
-    ) -> tuple[int, bool]:
+    def add_prior(self, prior: records.LoggedPrior) -> tuple[int, bool]:
         """Return the version of a prior, and whether it is new; a known prior keeps its version.
 
         Call ``shape`` first, for its lock.
         """
         find = "SELECT version FROM priors WHERE digest = ?"
-        known = self._one(find, digest)
+        known = self._one(find, prior.digest)
         if known is not None:
             return int(known), False
-        self._append(PRIORS, [LoggedPrior(0, digest, now, family, n_components, body)])
-        return int(self._one(find, digest)), True
+        self._append(tables.PRIORS, [prior])
+        return int(self._one(find, prior.digest)), True
 
     def activate(self, version: int, now: int, shape: str) -> None:
         """Make this version the active one; its tasks' statistics have this shape."""
-        self._append(ACTIVATIONS, [PriorActivation(version, now)])
-        self._set(MetaEntry("shape", shape))
+        self._append(tables.ACTIVATIONS, [records.PriorActivation(version, now)])
+        self._set(records.MetaEntry("shape", shape))
 
     def begin_life(self) -> int:
         """Return how many deciders with a seed wrote to this store before, and count one more."""
@@ -366,10 +354,10 @@ class Transaction(ABC):
 
     def mark(self) -> None:
         """Write a row without a meaning, to test that the database accepts writes."""
-        self._set(MetaEntry("probe", ""))
+        self._set(records.MetaEntry("probe", ""))
 
-    def _set(self, entry: MetaEntry) -> None:
-        self._execute(_SET_META, META.values(entry))
+    def _set(self, entry: records.MetaEntry) -> None:
+        self._execute(_SET_META, tables.META.values(entry))
 
 
 FeatureSets = dict[int, Float[Array, "K d"]]
@@ -377,7 +365,7 @@ FeatureSets = dict[int, Float[Array, "K d"]]
 
 
 def find_features(
-    transaction: Transaction, decisions: Iterable[LoggedDecision | WaitingDecision]
+    transaction: Transaction, decisions: Iterable[records.LoggedDecision | records.WaitingDecision]
 ) -> FeatureSets:
     """Return the features of the actions that these decisions chose from."""
     numbers = sorted({d.action_set for d in decisions if d.action_set is not None})
@@ -397,9 +385,9 @@ class Backend(ABC):
     settle_us = 0
     """Microseconds after which an operation's rows are visible, with those of smaller numbers."""
 
+    @abstractmethod
     def now_us(self) -> int:
         """Return microseconds since 1970, by the one clock of all writers of this database."""
-        return clock.now_us()
 
     @abstractmethod
     def transaction(self, wait: bool = True) -> AbstractContextManager[Transaction]:
@@ -412,11 +400,11 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tables.Row]:
         """Read, from any thread; statements have ``?`` for parameters."""
 
     @abstractmethod
-    def scan(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
+    def scan(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[tables.Row]:
         """Read row by row from one snapshot."""
 
     @abstractmethod

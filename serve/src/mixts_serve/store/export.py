@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,16 +16,8 @@ from mixts.errors import MissingExtraError, ParameterError, StoreError
 from mixts.extend import Family, files
 from mixts.features import NumberFeature
 from mixts.logs import decisions
+from mixts_serve.store import tables
 from mixts_serve.store.store import DecisionStore
-from mixts_serve.store.tables import (
-    OFFERED,
-    WORD,
-    ActionSet,
-    Row,
-    n_probabilities,
-    unpack,
-    unpack_probabilities,
-)
 
 _PAGE_ROWS = 20_000
 _PAGE_BYTES = 32 * 2**20
@@ -59,7 +49,7 @@ _PAGE = (
     "WHERE d.seq >= ? AND d.seq <= ? AND d.at >= ? AND d.at < ? ORDER BY d.seq"
 )
 _SETS = (
-    f"{OFFERED.sql} WHERE s.number IN "
+    f"{tables.OFFERED.sql} WHERE s.number IN "
     "(SELECT action_set FROM decisions WHERE seq >= ? AND seq <= ?)"
 )
 
@@ -72,14 +62,6 @@ class Exported:
     """Number of decisions."""
     n_rewards: int
     """Number of decisions with a reward."""
-    n_late: int
-    """Number of decisions whose reward came after the reward window."""
-    n_bytes: int
-    """Size of the file."""
-    n_defaults: int = 0
-    """Number of decisions with the default reward."""
-    n_deferred: int = 0
-    """Number of deferred decisions that are not activated."""
 
 
 def export(
@@ -88,7 +70,6 @@ def export(
     *,
     since: float | None = None,
     until: float | None = None,
-    file_format: decisions.FileFormat | None = None,
 ) -> Exported:
     """Write decisions to a Parquet or CSV file, which :func:`mixts.fit_logs` reads.
 
@@ -99,20 +80,19 @@ def export(
     ----------
     store : DecisionStore
     path : str or path
-        The file to write; an existing file is replaced. A file ``.gz`` of CSV is compressed.
+        The file to write, whose name says the format: ``.parquet``, ``.csv`` or ``.csv.gz``; an
+        existing file is replaced. CSV holds lists, such as the probabilities of all actions, as
+        JSON text.
     since, until : float, optional
         Write only decisions made from ``since`` up to ``until``, in seconds since 1970.
-    file_format : {"parquet", "csv"}, optional
-        By default, the name decides: ``.parquet``, ``.csv`` or ``.csv.gz``. CSV holds lists, such
-        as the probabilities of all actions, as JSON text.
 
     Returns
     -------
     Exported
-        The number of decisions, of rewards and of late rewards, and the size of the file.
+        The number of decisions, and of those with a reward.
     """
     _check_pyarrow()
-    chosen = decisions.format_of(path) if file_format is None else file_format
+    chosen = decisions.format_of(path)
     span = _span(since, until)
     ((end,),) = store.backend.query(_LAST)
     priors = _priors(store)  # after the query: so no decision's prior is missing
@@ -120,7 +100,7 @@ def export(
     has_features = family.n_features is not None
     raw = _raw_columns(priors)
     columns = decisions.schema(has_features, _about(store, priors, since, until), raw)
-    counts: Counter[str] = Counter()
+    n_rows = n_rewards = 0
     compressed = os.fspath(path).lower().endswith(".gz")
     with (
         files.replacing(path) as part,
@@ -129,32 +109,12 @@ def export(
         for first, last in _pages(store, end, span, _row_factor(family)):
             rows = store.backend.query(_PAGE, (first, last, *span))
             sets = store.backend.query(_SETS, (first, last)) if has_features else []
-            offers = {row[-1]: OFFERED.read(row) for row in sets}
+            offers = {row[-1]: tables.OFFERED.read(row) for row in sets}
             table = _table(columns, rows, offers, priors)
             append(table)
-            counts += _counted(table)
-    size = Path(path).stat().st_size
-    return Exported(
-        counts["rows"], counts["rewards"], counts["late"], size, counts["defaults"],
-        counts["deferred"],
-    )  # fmt: skip
-
-
-def _counted(table: Any) -> Counter[str]:
-    """Return the counts of ``Exported`` for one page."""
-    valid = {
-        name: np.asarray(table[name].is_valid())
-        for name in ("reward", "late_reward", "activated_at")
-    }
-    late = np.asarray(table["late"]) | valid["late_reward"]
-    inactive = np.asarray(table["deferred"]) & ~valid["activated_at"]
-    return Counter(
-        rows=table.num_rows,
-        rewards=int(valid["reward"].sum()),
-        late=int(late.sum()),
-        defaults=int(np.asarray(table["reward_is_default"]).sum()),
-        deferred=int(inactive.sum()),
-    )
+            n_rows += table.num_rows
+            n_rewards += table.num_rows - table["reward"].null_count
+    return Exported(n_rows, n_rewards)
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -166,7 +126,9 @@ def _pages(
     """Yield the first and the last ``seq`` of each page."""
     done = 0
     while sizes := store.backend.query(_SIZES, (done, end, *span, _PAGE_ROWS)):
-        n_bytes = [WORD * n_probabilities(length, bytes(head)) for _, length, head in sizes]
+        n_bytes = [
+            tables.WORD * tables.n_probabilities(length, bytes(head)) for _, length, head in sizes
+        ]
         total = np.cumsum(n_bytes) * row_factor
         n = max(1, int(np.searchsorted(total, _PAGE_BYTES, side="right")))
         done = int(sizes[n - 1][0])
@@ -195,8 +157,8 @@ def _priors(store: DecisionStore) -> dict[int, MixturePrior]:
 
 def _table(
     columns: Any,
-    rows: list[Row],
-    sets: Mapping[int, ActionSet],
+    rows: list[tables.Row],
+    sets: Mapping[int, tables.ActionSet],
     priors: Mapping[int, MixturePrior],
 ) -> Any:
     import pyarrow
@@ -204,7 +166,9 @@ def _table(
     read = dict(zip(_READ, zip(*rows, strict=True), strict=True))
     versions, actions, offers = (read[n] for n in ("prior_version", "action", "action_set"))
     names = _present_names(priors)
-    probabilities = [unpack_probabilities(bytes(content)) for content in read["probabilities"]]
+    probabilities = [
+        tables.unpack_probabilities(bytes(content)) for content in read["probabilities"]
+    ]
     n_actions = [len(each) for each in probabilities]
     arrays: dict[str, Any] = read | {
         name: [bool(flag) for flag in read[name]]
@@ -244,18 +208,20 @@ def _table(
 
 def _half(money: bytes | None, which: int) -> list[float] | None:
     """Return the values (0) or the costs (1) of all actions."""
-    return None if money is None else unpack(money).reshape(2, -1)[which].tolist()
+    return None if money is None else tables.unpack(money).reshape(2, -1)[which].tolist()
 
 
 def _vectors(contents: tuple[bytes, ...]) -> Any:
     """Return packed numbers as a column of lists."""
-    return _lists([len(content) // WORD for content in contents], unpack(b"".join(contents)))
+    return _lists(
+        [len(content) // tables.WORD for content in contents], tables.unpack(b"".join(contents))
+    )
 
 
-def _matrices(sets: list[ActionSet]) -> Any:
+def _matrices(sets: list[tables.ActionSet]) -> Any:
     """Return packed feature rows as a column of lists of lists."""
     sizes = [actions.n_actions for actions in sets]
-    values = unpack(b"".join(actions.body for actions in sets))
+    values = tables.unpack(b"".join(actions.body for actions in sets))
     rows = _lists(np.repeat([actions.n_features for actions in sets], sizes), values)
     return _lists(sizes, rows)
 
@@ -273,7 +239,7 @@ def _raw_columns(priors: Mapping[int, MixturePrior]) -> dict[str, type]:
 def _raw_values(
     priors: Mapping[int, MixturePrior],
     versions: Sequence[int],
-    chosen: Sequence[tuple[ActionSet, int]],
+    chosen: Sequence[tuple[tables.ActionSet, int]],
 ) -> dict[str, list[float | str | None]]:
     """Return the value of each named feature of the chosen actions, as the prior then read it."""
     kinds = _raw_columns(priors)
@@ -282,11 +248,11 @@ def _raw_values(
         decisions.feature_column(name): [] for name in kinds
     }
     for version, (actions, action) in zip(versions, chosen, strict=True):
-        start = action * actions.n_features * WORD
-        body = actions.body[start : start + actions.n_features * WORD]
+        start = action * actions.n_features * tables.WORD
+        body = actions.body[start : start + actions.n_features * tables.WORD]
         features = priors[version].features
         if (version, body) not in rows:
-            rows[version, body] = {} if features is None else features.values(unpack(body))
+            rows[version, body] = {} if features is None else features.values(tables.unpack(body))
         values = rows[version, body]
         for name, kind in kinds.items():
             value = values.get(name)

@@ -20,6 +20,7 @@ from typing import Any
 
 from mixts.errors import StoreError, TaskLockedError
 from mixts_serve.records import TaskEntry, WaitingDecision
+from mixts_serve.store import tables
 from mixts_serve.store._postgres_connections import (
     LOCK_SECONDS,
     TRANSACTION_SECONDS,
@@ -28,22 +29,7 @@ from mixts_serve.store._postgres_connections import (
     unavailable,
     write_limits,
 )
-from mixts_serve.store.base import (
-    Backend,
-    Transaction,
-    TransactionConflictError,
-)
-from mixts_serve.store.tables import (
-    ACTION_SETS,
-    SCHEMA_VERSION,
-    TABLES,
-    TASK,
-    TASKS,
-    ActionSet,
-    Dialect,
-    Row,
-    Table,
-)
+from mixts_serve.store.base import WAITING, Backend, Transaction, TransactionConflictError
 
 import psycopg  # isort: skip  # the module above explains how to install it
 
@@ -74,7 +60,7 @@ _CONFLICTS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailu
 LOCK = 0x4D695854
 """Advisory lock that lets only one of several starting replicas create the tables."""
 
-DIALECT = Dialect(
+DIALECT = tables.Dialect(
     {int: "BIGINT", float: "DOUBLE PRECISION", str: "TEXT", bytes: "BYTEA"},
     "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
 )
@@ -83,30 +69,24 @@ DIALECT = Dialect(
 
 # Sort the names: two replicas that create the same tasks wait for each other, but never deadlock.
 _NEW_TASKS = (
-    f"INSERT INTO tasks ({', '.join(TASKS.columns)}) "
+    f"INSERT INTO tasks ({', '.join(tables.TASKS.columns)}) "
     "SELECT {} FROM unnest(?::text[]) AS wanted (name) "
     "WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE t.name = wanted.name) ORDER BY wanted.name "
     "ON CONFLICT (name) DO NOTHING"
 ).format(
     ", ".join(
         "wanted.name" if name == "name" else f"?::{DIALECT.types[kind]}"
-        for name in TASKS.columns
-        for kind, _ in [TASKS.types[name]]
+        for name in tables.TASKS.columns
+        for kind, _ in [tables.TASKS.types[name]]
     )
 )
-_LOCK_TASKS = f"{TASK.sql} WHERE name = ANY(?) OR number = ANY(?) ORDER BY number FOR UPDATE"
+_LOCK_TASKS = f"{tables.TASK.sql} WHERE name = ANY(?) OR number = ANY(?) ORDER BY number FOR UPDATE"
 _LOCK_FREE_TASKS = _LOCK_TASKS + " SKIP LOCKED"
+_WANTED = "unnest(?::bigint[]) AS wanted (task) CROSS JOIN LATERAL"
 _WAITING = (
-    "SELECT d.seq, d.task, d.action, d.action_set "
-    "FROM unnest(?::bigint[]) AS wanted (task) "
-    "CROSS JOIN LATERAL (SELECT seq, task, at, action, action_set, deferred, due FROM decisions "
-    "WHERE task = wanted.task ORDER BY seq DESC LIMIT ?) d "
-    "LEFT JOIN activated a ON a.decision = d.seq "
-    "WHERE (d.deferred = 0 OR a.at IS NOT NULL) "
-    "AND COALESCE(a.due, d.due, d.at + ?::bigint) >= ? "
-    "AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision = d.seq) ORDER BY d.seq"
+    WAITING.format(source=_WANTED, task="wanted.task", window="?::bigint") + " ORDER BY d.seq"
 )
-_NEW_ACTION_SET = f"{ACTION_SETS.insert()} ON CONFLICT (digest) DO NOTHING"
+_NEW_ACTION_SET = f"{tables.ACTION_SETS.insert()} ON CONFLICT (digest) DO NOTHING"
 
 
 @lru_cache(256)
@@ -115,9 +95,9 @@ def placeholders(sql: str) -> str:
     return sql.replace("%", "%%").replace("?", "%s")
 
 
-def _new_task(now: int) -> Row:
+def _new_task(now: int) -> tables.Row:
     """Return the values of a new task, but its name."""
-    values = zip(TASKS.columns, TASKS.values(TaskEntry(0, "", now, now)), strict=True)
+    values = zip(tables.TASKS.columns, tables.TASKS.values(TaskEntry(0, "", now, now)), strict=True)
     return tuple(value for name, value in values if name != "name")
 
 
@@ -128,7 +108,7 @@ class PostgresTransaction(Transaction):
     """
 
     def __init__(
-        self, connection: psycopg.Connection[Row], backend: PostgresBackend, skips: bool
+        self, connection: psycopg.Connection[tables.Row], backend: PostgresBackend, skips: bool
     ) -> None:
         self._connection = connection
         self._backend = backend
@@ -139,17 +119,17 @@ class PostgresTransaction(Transaction):
         self.has_tasks = False
         """True if a transaction that skips has locked the tasks that are free."""
 
-    def _run(self, sql: str, parameters: Sequence[Any] = ()) -> psycopg.Cursor[Row]:
+    def _run(self, sql: str, parameters: Sequence[Any] = ()) -> psycopg.Cursor[tables.Row]:
         with self._backend.connections.writing():
             return self._connection.execute(placeholders(sql), tuple(parameters))
 
-    def _execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+    def _execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tables.Row]:
         cursor = self._run(sql, parameters)
         return [] if cursor.description is None else cursor.fetchall()
 
     def _execute_where(
-        self, sql: str, columns: tuple[str, ...], keys: Sequence[Row], end: str = ""
-    ) -> list[Row]:
+        self, sql: str, columns: tuple[str, ...], keys: Sequence[tables.Row], end: str = ""
+    ) -> list[tables.Row]:
         lists = [list(values) for values in zip(*keys, strict=True)] or [[] for _ in columns]
         condition = f"{columns[0]} = ANY(?)"
         if len(columns) > 1:
@@ -157,15 +137,17 @@ class PostgresTransaction(Transaction):
             condition = f"({', '.join(columns)}) IN (SELECT * FROM unnest({arrays}))"
         return self._execute(f"{sql} WHERE {condition}{end}", lists)
 
-    def _execute_each(self, sql: str, rows: Sequence[Row]) -> None:
+    def _execute_each(self, sql: str, rows: Sequence[tables.Row]) -> None:
         if rows:
             with self._backend.connections.writing(), self._connection.cursor() as cursor:
                 cursor.executemany(placeholders(sql), rows)
 
-    def _append(self, table: Table, records: Sequence[Any]) -> None:
+    def _append(self, table: tables.Table, records: Sequence[Any]) -> None:
         self._execute_each(table.insert(), [table.values(record) for record in records])
 
-    def _update(self, table: Table, columns: tuple[str, ...], records: Sequence[Any]) -> None:
+    def _update(
+        self, table: tables.Table, columns: tuple[str, ...], records: Sequence[Any]
+    ) -> None:
         values = attrgetter(*columns, str(table.key))
         self._execute_each(table.update(*columns), [values(record) for record in records])
 
@@ -189,7 +171,7 @@ class PostgresTransaction(Transaction):
         if names:
             n_new = self._run(_NEW_TASKS, (*_new_task(now), list(names))).rowcount
         rows = self._execute(_LOCK_TASKS, (list(names), list(numbers)))
-        return [TASK.read(row) for row in rows], n_new
+        return [tables.TASK.read(row) for row in rows], n_new
 
     def _lock_free_tasks(
         self, names: Sequence[str], numbers: Sequence[int], now: int
@@ -202,7 +184,7 @@ class PostgresTransaction(Transaction):
             # This waits for locks of whole tables only.
             rows = self._execute(_LOCK_FREE_TASKS, (list(left_names), list(left_numbers)))
             for row in rows:
-                entries.append(TASK.read(row))
+                entries.append(tables.TASK.read(row))
                 left_names.discard(entries[-1].name)
                 left_numbers.discard(entries[-1].number)
 
@@ -232,7 +214,7 @@ class PostgresTransaction(Transaction):
             n_new += 0 if alone is None else alone.rowcount
         return n_new
 
-    def _unless_locked(self, sql: str, parameters: Any) -> psycopg.Cursor[Row] | None:
+    def _unless_locked(self, sql: str, parameters: Any) -> psycopg.Cursor[tables.Row] | None:
         """Execute a statement; return None if it would have to wait for another transaction."""
         try:
             with self._connection.transaction():  # a savepoint
@@ -247,15 +229,15 @@ class PostgresTransaction(Transaction):
         rows = self._execute(_WAITING, (list(tasks), last, window, now))
         return [WaitingDecision(*row) for row in rows]
 
-    def action_set(self, digest: bytes, actions: ActionSet) -> int:
+    def action_set(self, digest: bytes, actions: tables.ActionSet) -> int:
         # If another replica is adding the same set, the INSERT waits, and then the SELECT finds it.
         find = "SELECT number FROM action_sets WHERE digest = ?"
         number = self._one(find, digest)
         if number is None and not self._skips:
-            self._execute(_NEW_ACTION_SET, ACTION_SETS.values(actions))
+            self._execute(_NEW_ACTION_SET, tables.ACTION_SETS.values(actions))
             number = self._one(find, digest)
         elif number is None and digest not in self._locked_sets:
-            self._unless_locked(_NEW_ACTION_SET, ACTION_SETS.values(actions))
+            self._unless_locked(_NEW_ACTION_SET, tables.ACTION_SETS.values(actions))
             number = self._one(find, digest)
         if number is None:
             self._locked_sets.add(digest)
@@ -303,7 +285,7 @@ class PostgresBackend(Backend):
         except psycopg.Error as error:
             raise StoreError(f"{self.name} cannot be used: {first_line(error)}") from error
 
-    def _prepare(self, connection: psycopg.Connection[Row], create: bool) -> None:
+    def _prepare(self, connection: psycopg.Connection[tables.Row], create: bool) -> None:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
             row = connection.execute("SELECT to_regclass('mixts.schema_version')").fetchone()
@@ -312,20 +294,20 @@ class PostgresBackend(Backend):
                     raise StoreError(f"{self.name} has no store of decisions")
                 self._create_tables(connection)
             row = connection.execute("SELECT MAX(version) FROM schema_version").fetchone()
-            if row is None or row[0] != SCHEMA_VERSION:
+            if row is None or row[0] != tables.SCHEMA_VERSION:
                 raise StoreError(
                     f"{self.name} has version {row and row[0]} of the tables, and this mixts uses "
-                    f"version {SCHEMA_VERSION}: open it with the mixts that made it, or choose "
-                    "another database"
+                    f"version {tables.SCHEMA_VERSION}: open it with the mixts that made it, or "
+                    "choose another database"
                 )
 
-    def _create_tables(self, connection: psycopg.Connection[Row]) -> None:
+    def _create_tables(self, connection: psycopg.Connection[tables.Row]) -> None:
         connection.execute("CREATE SCHEMA IF NOT EXISTS mixts")
         connection.execute("CREATE TABLE schema_version (version BIGINT PRIMARY KEY)")
-        for table in TABLES:
+        for table in tables.TABLES:
             for statement in table.create(DIALECT):
                 connection.execute(statement)
-        connection.execute("INSERT INTO schema_version VALUES (%s)", (SCHEMA_VERSION,))
+        connection.execute("INSERT INTO schema_version VALUES (%s)", (tables.SCHEMA_VERSION,))
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -369,13 +351,13 @@ class PostgresBackend(Backend):
 
     # -- reading ------------------------------------------------------------------------------
 
-    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tables.Row]:
         try:
             return self.connections.read(placeholders(sql), tuple(parameters))
         except psycopg.Error as error:
             raise unavailable(self.name, error) from error
 
-    def scan(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
+    def scan(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[tables.Row]:
         try:
             with (
                 self.connections.connect() as connection,

@@ -69,8 +69,6 @@ class Rebuilt:
     """Number of tasks whose stored statistics or counts differ from the log."""
     examples: tuple[str, ...]
     """Names of the first of these tasks."""
-    written: bool
-    """True if these tasks, the open windows and the counts over time were corrected."""
     defaults: int = 0
     windows: int = 0
     """Number of open reward windows that differ from the log."""
@@ -143,8 +141,7 @@ def _rebuild(
         n_counts = _compare_counts(store, transaction, write)
     return Rebuilt(
         len(numbers), int(log.decisions.sum()), int(log.rewards.sum()), int(log.late.sum()),
-        n_differing, tuple(examples), write and n_differing + n_windows + n_counts > 0,
-        int(log.defaults.sum()), n_windows, n_counts, damage,
+        n_differing, tuple(examples), int(log.defaults.sum()), n_windows, n_counts, damage,
     )  # fmt: skip
 
 

@@ -10,7 +10,9 @@ missing row is noticed. The tables ``counts``, ``activity`` and ``open_windows``
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -26,35 +28,19 @@ from msgspec.structs import replace
 
 from mixts.errors import StoreUnavailableError
 from mixts_serve.records import LoggedDecision, TaskEntry, WaitingDecision
-from mixts_serve.store import _sqlite_file
+from mixts_serve.store import _sqlite_file, tables
 from mixts_serve.store._sqlite_log import BUSY_SECONDS, Connections, WriteAheadLog
-from mixts_serve.store.base import Backend, Transaction, WouldWaitError
-from mixts_serve.store.tables import (
-    ACTION_SETS,
-    DECISIONS,
-    OPEN_WINDOWS,
-    TABLES,
-    TASK,
-    TASKS,
-    ActionSet,
-    Row,
-    Table,
-)
+from mixts_serve.store.base import WAITING, Backend, Transaction, WouldWaitError
+
+log = logging.getLogger("mixts_serve")
 
 # SQLite reads the inner rows one by one, and stops at the outer limit.
-_WAITING = (
-    "SELECT d.seq, d.task, d.action, d.action_set FROM "
-    "(SELECT seq, task, at, action, action_set, deferred, due FROM decisions "
-    "WHERE task = ? ORDER BY seq DESC LIMIT ?) d "
-    "LEFT JOIN activated a ON a.decision = d.seq "
-    "WHERE (d.deferred = 0 OR a.at IS NOT NULL) AND COALESCE(a.due, d.due, d.at + ?) >= ? "
-    "AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision = d.seq) LIMIT ?"
-)
+_WAITING = WAITING.format(source="", task="?", window="?") + " LIMIT ?"
 
 _encode = msgpack.Encoder().encode
 
 
-def checksum(values: Row) -> int:
+def checksum(values: tables.Row) -> int:
     """Return the checksum of a row, whose values must be as SQLite returns them.
 
     A CRC finds every flipped bit and every burst of up to 32 bits.
@@ -63,8 +49,79 @@ def checksum(values: Row) -> int:
 
 
 @cache
-def _insert(table: Table) -> str:
+def _insert(table: tables.Table) -> str:
     return table.insert(str(table.key), *table.columns, "checksum")
+
+
+# -- the clock ------------------------------------------------------------------------------------
+
+CORRECTION = 0.1
+"""Largest rate at which a difference from the wall clock is made up for: 6 seconds a minute."""
+
+JUMP_US = 10_000_000
+"""Difference from the wall clock, in microseconds, from which on a warning is logged."""
+
+
+class SteadyClock:
+    """The clock of stores in a file: microseconds since 1970 that never jump and never go back.
+
+    The clock starts with the wall clock and follows it, but each second of it lasts between 0.9 and
+    1.1 seconds of the machine's monotonic clock. If the wall clock jumps by a day, a reward window
+    ends at most 10 % too early or too late. Small corrections, as those of NTP, are followed at
+    once. Several threads may read the clock.
+
+    Parameters
+    ----------
+    wall, monotonic : callable
+        The two clocks, in nanoseconds.
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], int] = time.time_ns,
+        monotonic: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._wall, self._monotonic = wall, monotonic
+        self._lock = threading.Lock()
+        self._read_at = monotonic()
+        self._now = float(wall()) / 1000
+        self._has_warned = False
+
+    def now_us(self) -> int:
+        """Return microseconds since 1970."""
+        with self._lock:
+            read_at = self._monotonic()
+            elapsed = (read_at - self._read_at) / 1000
+            self._read_at = read_at
+            behind = self._wall() / 1000 - (self._now + elapsed)
+            most = CORRECTION * elapsed
+            self._now += elapsed + min(max(behind, -most), most)
+            self._warn(behind)
+            return int(self._now)
+
+    def _warn(self, behind: float) -> None:
+        """Log a warning when the wall clock has jumped, once until both clocks agree again."""
+        if abs(behind) < JUMP_US:
+            self._has_warned = False
+        elif not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "the system's clock jumped %s by %.0f seconds: times and reward windows follow it "
+                "by 6 seconds a minute; after a restart the system's clock counts",
+                "forward" if behind > 0 else "back", abs(behind) / 1e6,
+            )  # fmt: skip
+
+
+_CLOCK = SteadyClock()
+"""The clock of all deciders of this process."""
+
+
+def now_us() -> int:
+    """Return microseconds since 1970, which do not follow jumps of the system's clock."""
+    return _CLOCK.now_us()
+
+
+# -- the store ------------------------------------------------------------------------------------
 
 
 class SQLiteTransaction(Transaction):
@@ -79,19 +136,22 @@ class SQLiteTransaction(Transaction):
         self._last: dict[str, int] = {}
         """Last numbers of tables that this transaction appends to."""
 
-    def _execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+    def now_us(self) -> int:
+        return now_us()
+
+    def _execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tables.Row]:
         return list(self._connection.execute(sql, tuple(parameters)))
 
     def _execute_where(
-        self, sql: str, columns: tuple[str, ...], keys: Sequence[Row], end: str = ""
-    ) -> list[Row]:
+        self, sql: str, columns: tuple[str, ...], keys: Sequence[tables.Row], end: str = ""
+    ) -> list[tables.Row]:
         condition = " AND ".join(f"{column} = ?" for column in columns)
         return list(self._connection.executemany(f"{sql} WHERE {condition}{end}", keys))
 
-    def _execute_each(self, sql: str, rows: Sequence[Row]) -> None:
+    def _execute_each(self, sql: str, rows: Sequence[tables.Row]) -> None:
         self._connection.executemany(sql, rows)
 
-    def _append(self, table: Table, records: Sequence[Any]) -> range:
+    def _append(self, table: tables.Table, records: Sequence[Any]) -> range:
         """Insert records with the next numbers and their checksums, and return the numbers."""
         if not records:
             return range(0)
@@ -104,7 +164,9 @@ class SQLiteTransaction(Transaction):
         self._last[table.name] = numbers[-1]
         return numbers
 
-    def _update(self, table: Table, columns: tuple[str, ...], records: Sequence[Any]) -> None:
+    def _update(
+        self, table: tables.Table, columns: tuple[str, ...], records: Sequence[Any]
+    ) -> None:
         saved, number, values = attrgetter(*columns), attrgetter(str(table.key)), table.values
         rows = [
             (*saved(each), checksum((number(each), *values(each))), number(each))
@@ -114,9 +176,11 @@ class SQLiteTransaction(Transaction):
 
     def _log(self, decisions: Sequence[LoggedDecision]) -> None:
         # The numbers are known: no row need be found.
-        numbered = zip(decisions, self._append(DECISIONS, decisions), strict=True)
+        numbered = zip(decisions, self._append(tables.DECISIONS, decisions), strict=True)
         windows = [replace(each, seq=seq).window for each, seq in numbered if each.due is not None]
-        self._execute_each(OPEN_WINDOWS.insert(), [OPEN_WINDOWS.values(w) for w in windows])
+        self._execute_each(
+            tables.OPEN_WINDOWS.insert(), [tables.OPEN_WINDOWS.values(w) for w in windows]
+        )
 
     def is_active(self, version: int) -> bool:
         return True  # no other process can write during this transaction
@@ -124,15 +188,17 @@ class SQLiteTransaction(Transaction):
     def lock_tasks(
         self, names: Sequence[str], numbers: Sequence[int], now: int
     ) -> tuple[list[TaskEntry], int]:
-        found = [TASK.read(row) for row in self._find(TASK, "t.name", names)]
+        found = [tables.TASK.read(row) for row in self._find(tables.TASK, "t.name", names)]
         known = {entry.name for entry in found}
         new = [TaskEntry(0, name, now, now) for name in names if name not in known]
-        for entry, number in zip(new, self._append(TASKS, new), strict=True):
+        for entry, number in zip(new, self._append(tables.TASKS, new), strict=True):
             entry.number = number
         found += new
         known_numbers = {entry.number for entry in found}
         others = [number for number in numbers if number not in known_numbers]
-        return found + [TASK.read(row) for row in self._find(TASK, "t.number", others)], len(new)
+        return found + [
+            tables.TASK.read(row) for row in self._find(tables.TASK, "t.number", others)
+        ], len(new)
 
     def find_waiting(
         self, tasks: Mapping[int, int], last: int, now: int, window: int
@@ -141,10 +207,10 @@ class SQLiteTransaction(Transaction):
         found = [WaitingDecision(*row) for row in self._connection.executemany(_WAITING, asked)]
         return sorted(found, key=lambda decision: decision.seq)
 
-    def action_set(self, digest: bytes, actions: ActionSet) -> int:
+    def action_set(self, digest: bytes, actions: tables.ActionSet) -> int:
         number = self._one("SELECT number FROM action_sets WHERE digest = ?", digest)
         if number is None:
-            (number,) = self._append(ACTION_SETS, [actions])
+            (number,) = self._append(tables.ACTION_SETS, [actions])
         return int(number)
 
     def freeze(self) -> None:
@@ -174,6 +240,9 @@ class SQLiteBackend(Backend):
         self._closed = False
         self._waits_since: float | None = None
         """Since when the writer has been waiting for a lock or for the disk."""
+
+    def now_us(self) -> int:
+        return now_us()
 
     @contextmanager
     def transaction(self, wait: bool = True) -> Iterator[SQLiteTransaction]:
@@ -219,14 +288,14 @@ class SQLiteBackend(Backend):
         with self.transaction() as transaction:
             transaction.mark()
 
-    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tables.Row]:
         try:
             with self._connections.reader() as reader:
                 return list(reader.execute(sql, tuple(parameters)))
         except apsw.Error as error:
             raise self._unavailable(error) from error
 
-    def scan(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
+    def scan(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[tables.Row]:
         try:
             with self._connections.separate_reader() as reader:
                 reader.execute("BEGIN")
@@ -241,10 +310,10 @@ class SQLiteBackend(Backend):
             with self._connections.reader() as reader:
                 yield from _sqlite_file.changed_definitions(reader)
 
-                def execute(sql: str, parameters: Row) -> list[Row]:
+                def execute(sql: str, parameters: tables.Row) -> list[tables.Row]:
                     return list(reader.execute(sql, parameters))
 
-                for table in TABLES:
+                for table in tables.TABLES:
                     if isinstance(table.key, str):
                         yield from check_rows(execute, table)
         except apsw.Error as error:
@@ -277,15 +346,15 @@ class SQLiteBackend(Backend):
 _CHECKED_ROWS = 1_000
 """Number of rows that are read at a time."""
 
-Execute = Callable[[str, Row], list[Row]]
+Execute = Callable[[str, tables.Row], list[tables.Row]]
 
 
-def _last(execute: Execute, table: Table) -> int:
+def _last(execute: Execute, table: tables.Table) -> int:
     """Return the last number of a table."""
     return int(execute(f"SELECT COALESCE(MAX({table.key}), 0) FROM {table.name}", ())[0][0])
 
 
-def check_rows(execute: Execute, table: Table) -> Iterator[str]:
+def check_rows(execute: Execute, table: tables.Table) -> Iterator[str]:
     """Yield what is wrong with the rows of a table, and with the index of its unique column."""
     key, name = table.key, table.name
     unique = next((column for column, rule in table.rules.items() if "UNIQUE" in rule), None)

@@ -7,30 +7,15 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self, get_type_hints
 
 from msgspec.structs import astuple, replace
 
 from mixts.errors import ParameterError, StoreError
 from mixts_serve.records import PriorVersion
+from mixts_serve.store import views
 from mixts_serve.store.base import COUNT_SPANS, Backend
 from mixts_serve.store.tables import OFFERED, ActionSet, Query, Row, unpack
-from mixts_serve.store.views import (
-    ActionRow,
-    Activity,
-    ArmEarnings,
-    ArmTraffic,
-    DecisionRow,
-    Earnings,
-    Share,
-    SpanEarnings,
-    Summary,
-    TaskRow,
-    Totals,
-    Unrewarded,
-    VersionEarnings,
-)
 
 _SECOND = 1_000_000
 
@@ -53,15 +38,15 @@ def _seconds(column: str) -> str:
 
 
 _TASK = Query(
-    TaskRow,
+    views.TaskRow,
     {
-        **{name: name for name in get_type_hints(TaskRow)}, "task": "name",
+        **{name: name for name in get_type_hints(views.TaskRow)}, "task": "name",
         "first_at": _seconds("first_at"), "last_at": _seconds("last_at"),
     },
     "tasks",
 )  # fmt: skip
 _HISTORY = Query(
-    DecisionRow,
+    views.DecisionRow,
     {
         "id": "d.id", "at": _seconds("d.at"), "action": "d.action", "propensity": "d.propensity",
         "weights": "d.weights", "prior_version": "d.version", "policy": "d.policy",
@@ -169,9 +154,9 @@ class DecisionStore:
 
     Parameters
     ----------
-    path_or_url : str or path
+    path_or_url : str, path or Backend
         A path is a SQLite file; ``postgresql://...`` is the address of a PostgreSQL database,
-        which several processes may share.
+        which several processes may share. A backend is a database that is already open.
     create : bool
         If the store does not exist, create it (True) or raise ``StoreError`` (False).
 
@@ -184,31 +169,14 @@ class DecisionStore:
     Totals(tasks=0, decisions=0, rewards=0, late=0, defaults=0, deferred=0)
     """
 
-    def __init__(self, path_or_url: str | os.PathLike[str], *, create: bool = True) -> None:
-        self._use(_open(path_or_url, create))
-
-    @classmethod
-    def on(cls, backend: Backend) -> Self:
-        """Return a store on a database that is already open.
-
-        Parameters
-        ----------
-        backend : Backend
-            The database.
-
-        Returns
-        -------
-        DecisionStore
-            The store.
-        """
-        store = cls.__new__(cls)
-        store._use(backend)
-        return store
-
-    def _use(self, backend: Backend) -> None:
-        self.backend = backend
-        self._query = backend.query
-        self._settled = (0, Totals(0, 0, 0, 0))
+    def __init__(
+        self, path_or_url: str | os.PathLike[str] | Backend, *, create: bool = True
+    ) -> None:
+        if not isinstance(path_or_url, Backend):
+            path_or_url = _open(path_or_url, create)
+        self.backend = path_or_url
+        self._query = self.backend.query
+        self._settled = (0, views.Totals(0, 0, 0, 0))
         self._decider: object | None = None
 
     @property
@@ -246,12 +214,7 @@ class DecisionStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -272,21 +235,7 @@ class DecisionStore:
         """
         return self.backend.now_us() / _SECOND
 
-    def summary(self) -> Summary:
-        """Return the database, its size, the totals and the priors.
-
-        Returns
-        -------
-        Summary
-            The summary.
-        """
-        backend = self.backend
-        return Summary(
-            self.name, backend.database, backend.schema_version(), backend.n_bytes(),
-            self.totals(), self.priors(), self.unrewarded(), self.only_value(),
-        )  # fmt: skip
-
-    def totals(self) -> Totals:
+    def totals(self) -> views.Totals:
         """Return the number of tasks, decisions, rewards, and rewards of each kind.
 
         Returns
@@ -307,11 +256,11 @@ class DecisionStore:
                 self._settled = (until, _sum(old, self._counts(before, until)))
         return _sum(old, recent)
 
-    def _counts(self, since: int, until: int) -> Totals:
+    def _counts(self, since: int, until: int) -> views.Totals:
         (row,) = self._query(_COUNTS, (since, until))
-        return Totals(*(int(count) for count in row))
+        return views.Totals(*(int(count) for count in row))
 
-    def unrewarded(self, now: float | None = None) -> Unrewarded:
+    def unrewarded(self, now: float | None = None) -> views.Unrewarded:
         """Return the number of decisions without a reward, by reason.
 
         Parameters
@@ -329,7 +278,7 @@ class DecisionStore:
         totals = self.totals()
         given_up, due = windows.get((0, 1), 0), windows.get((1, 1), 0)
         rest = totals.decisions - totals.rewards - totals.deferred - given_up - due
-        return Unrewarded(max(rest, 0), totals.deferred, given_up, due)
+        return views.Unrewarded(max(rest, 0), totals.deferred, given_up, due)
 
     def due(self, now: int, limit: int) -> list[str]:
         """Return ids of decisions with a default reward whose window ended without another reward.
@@ -372,7 +321,7 @@ class DecisionStore:
         alike = n >= _FEWEST_REWARDS and low == high and low != 0
         return float(low) if alike else None
 
-    def activity(self, since: float, bin_seconds: int) -> list[Activity]:
+    def activity(self, since: float, bin_seconds: int) -> list[views.Activity]:
         """Return counts of decisions and rewards over time.
 
         Parameters
@@ -390,7 +339,7 @@ class DecisionStore:
         width = bin_seconds * _SECOND
         rows = self._query(_ACTIVITY, (width, int(since * _SECOND)))
         return [
-            Activity(int(span) * bin_seconds, int(n), int(m), int(late), int(missed))
+            views.Activity(int(span) * bin_seconds, int(n), int(m), int(late), int(missed))
             for span, n, m, late, missed in rows
         ]
 
@@ -438,7 +387,7 @@ class DecisionStore:
 
     def earnings(
         self, since: float, bin_seconds: int, final: float = math.inf
-    ) -> list[SpanEarnings]:
+    ) -> list[views.SpanEarnings]:
         """Return the rewards of decisions over time, by the time of the decision.
 
         Parameters
@@ -461,7 +410,7 @@ class DecisionStore:
             f"start / {width}", since, final, by_days=False, logged=width % _TEN_MINUTES > 0
         )
         return [
-            SpanEarnings(int(span) * bin_seconds, int(n), float(total))
+            views.SpanEarnings(int(span) * bin_seconds, int(n), float(total))
             for span, n, total, _ in sorted(rows)
         ]
 
@@ -490,7 +439,9 @@ class DecisionStore:
             (_DAY, begin, days, _TEN_MINUTES, days, minutes, *rest),
         )
 
-    def arms(self, since: float, bin_seconds: int, final: float = math.inf) -> list[ArmEarnings]:
+    def arms(
+        self, since: float, bin_seconds: int, final: float = math.inf
+    ) -> dict[int, views.Earnings]:
         """Return what the decisions since some time earned, by the arm that they took.
 
         Rewards count in the span in which their decision was made.
@@ -506,15 +457,17 @@ class DecisionStore:
 
         Returns
         -------
-        list of ArmEarnings
-            A row for each arm.
+        dict of int to Earnings
+            By arm; -1 stands for all rows of features.
         """
         span = _count_span(bin_seconds)
         rows = self._query(_ARMS, (span, int(since * _SECOND)))
         sums = {arm: row for arm, *row in self._final("arm", since, final, by_days=span == _DAY)}
-        return [ArmEarnings(int(arm), _earnings(row, sums.get(arm))) for arm, *row in rows]
+        return {int(arm): _earnings(row, sums.get(arm)) for arm, *row in rows}
 
-    def traffic(self, since: float, bin_seconds: int, arms: Sequence[int]) -> list[ArmTraffic]:
+    def traffic(
+        self, since: float, bin_seconds: int, arms: Sequence[int]
+    ) -> list[views.ArmTraffic]:
         """Return how many decisions took some arms over time, and how many any arm.
 
         Parameters
@@ -536,11 +489,11 @@ class DecisionStore:
             wanted = f"AND arm IN ({', '.join('?' * len(arms))})"
             found += self._query(_TRAFFIC.format("arm", wanted), (*values, *arms))
         return [
-            ArmTraffic(int(span) * bin_seconds, None if arm is None else int(arm), int(n))
+            views.ArmTraffic(int(span) * bin_seconds, None if arm is None else int(arm), int(n))
             for span, arm, n in found
         ]
 
-    def versions(self, final: float = math.inf) -> list[VersionEarnings]:
+    def versions(self, final: float = math.inf) -> list[views.VersionEarnings]:
         """Return what all decisions earned, by version of the prior and by policy.
 
         Parameters
@@ -556,14 +509,14 @@ class DecisionStore:
         found = self._final("version, policy", 0.0, final, by_days=True)
         sums = {(version, policy): row for version, policy, *row in found}
         return [
-            VersionEarnings(
+            views.VersionEarnings(
                 version, policy, first / _SECOND, last / _SECOND,
                 _earnings(row, sums.get((version, policy))),
             )
             for version, policy, first, last, *row in self._query(_VERSIONS, (_DAY,))
         ]  # fmt: skip
 
-    def split(self, version: int) -> list[Share]:
+    def split(self, version: int) -> list[views.Share]:
         """Return how many tasks have each component of a version as their most probable one.
 
         Parameters
@@ -577,14 +530,15 @@ class DecisionStore:
             The last one, with ``latent`` None, counts tasks without a decision by this version.
         """
         shares = [
-            Share(latent, int(n), int(sure)) for latent, n, sure in self._query(_SPLIT, (version,))
+            views.Share(latent, int(n), int(sure))
+            for latent, n, sure in self._query(_SPLIT, (version,))
         ]
         others = self.totals().tasks - sum(share.tasks for share in shares)
-        return [*shares, Share(None, others, 0)] if others > 0 else shares
+        return [*shares, views.Share(None, others, 0)] if others > 0 else shares
 
     # -- tasks --------------------------------------------------------------------------------
 
-    def tasks(self, search: str = "", limit: int = 50, offset: int = 0) -> list[TaskRow]:
+    def tasks(self, search: str = "", limit: int = 50, offset: int = 0) -> list[views.TaskRow]:
         """Return tasks, those with the latest activity first.
 
         Parameters
@@ -607,7 +561,7 @@ class DecisionStore:
         sql = _TASK.sql + " WHERE lower(name) LIKE lower(?) ESCAPE '\\'" + order
         return [_TASK.read(row) for row in self._query(sql, (f"%{pattern}%", limit, offset))]
 
-    def task(self, name: str) -> TaskRow | None:
+    def task(self, name: str) -> views.TaskRow | None:
         """Return one task, or None if it has no decisions.
 
         Parameters
@@ -641,7 +595,7 @@ class DecisionStore:
         sql = f"SELECT name, statistics FROM tasks WHERE name IN ({', '.join('?' * len(names))})"
         return {name: bytes(content) for name, content in self._query(sql, tuple(names))}
 
-    def history(self, name: str, limit: int = 200) -> list[DecisionRow]:
+    def history(self, name: str, limit: int = 200) -> list[views.DecisionRow]:
         """Return the last decisions of a task with their rewards, oldest first.
 
         Parameters
@@ -659,7 +613,9 @@ class DecisionStore:
         rows = self._query(f"{_HISTORY.sql} ORDER BY d.seq", (name, limit))
         return [_decision_row(_HISTORY.read(row)) for row in rows]
 
-    def actions(self, name: str, limit: int = 10_000, final: float = math.inf) -> list[ActionRow]:
+    def actions(
+        self, name: str, limit: int = 10_000, final: float = math.inf
+    ) -> list[views.ActionRow]:
         """Return how often a task's last decisions took each action, and the rewards.
 
         Parameters
@@ -677,7 +633,7 @@ class DecisionStore:
             A row for each action that was taken.
         """
         return [
-            ActionRow(action, int(n), int(m), float(total))
+            views.ActionRow(action, int(n), int(m), float(total))
             for action, n, m, total in self._query(_ACTIONS, (name, limit, _moment(final)))
         ]
 
@@ -744,7 +700,7 @@ class DecisionStore:
         return bytes(rows[0][0]) if rows else None
 
 
-def _decision_row(row: Any) -> DecisionRow:
+def _decision_row(row: Any) -> views.DecisionRow:
     """Return a decision as callers see it: its id, weights and action's id are encoded in rows."""
     return replace(
         row, id=bytes(row.id).hex(), weights=tuple(unpack(bytes(row.weights)).tolist()),
@@ -761,10 +717,10 @@ def _count_span(bin_seconds: int) -> int:
     return max(fitting)
 
 
-def _earnings(counts: Sequence[Any], sums: Sequence[Any] | None) -> Earnings:
+def _earnings(counts: Sequence[Any], sums: Sequence[Any] | None) -> views.Earnings:
     decisions, deferred, rewards, defaults, late = (int(n) for n in counts)
     counted, total, squares = sums or (0, 0.0, 0.0)
-    return Earnings(
+    return views.Earnings(
         decisions, deferred, rewards, defaults, late, float(total), float(squares), int(counted)
     )
 
@@ -778,8 +734,8 @@ def _first_id(moment: int) -> bytes:
     return min(max(moment // 1000, 0), 2**48 - 1).to_bytes(6, "big")
 
 
-def _sum(one: Totals, other: Totals) -> Totals:
-    return Totals(*(a + b for a, b in zip(astuple(one), astuple(other), strict=True)))
+def _sum(one: views.Totals, other: views.Totals) -> views.Totals:
+    return views.Totals(*(a + b for a, b in zip(astuple(one), astuple(other), strict=True)))
 
 
 def _open(path_or_url: str | os.PathLike[str], create: bool) -> Backend:

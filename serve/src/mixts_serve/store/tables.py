@@ -19,20 +19,7 @@ import numpy as np
 from msgspec import Struct
 
 from mixts.extend import Array, ArrayLike, Float
-from mixts_serve.records import (
-    KnownReward,
-    LateReward,
-    LoggedActivation,
-    LoggedDecision,
-    LoggedPrior,
-    LoggedReward,
-    MetaEntry,
-    OpenWindow,
-    PriorActivation,
-    SpanCount,
-    Tally,
-    TaskEntry,
-)
+from mixts_serve import records
 
 SCHEMA_VERSION = 1
 """Version of the tables below. A store of another version is refused."""
@@ -227,11 +214,11 @@ class Table:
         return f"{insert} ON CONFLICT ({', '.join(self.key)}) DO UPDATE SET {', '.join(changes)}"
 
 
-META = Table("meta", MetaEntry, ("name",))
-PRIORS = Table("priors", LoggedPrior, "version", {"digest": "UNIQUE"})
-ACTIVATIONS = Table("activations", PriorActivation, rules={"version": "REFERENCES priors"})
+META = Table("meta", records.MetaEntry, ("name",))
+PRIORS = Table("priors", records.LoggedPrior, "version", {"digest": "UNIQUE"})
+ACTIVATIONS = Table("activations", records.PriorActivation, rules={"version": "REFERENCES priors"})
 TASKS = Table(
-    "tasks", TaskEntry, "number", {"name": "UNIQUE"},
+    "tasks", records.TaskEntry, "number", {"name": "UNIQUE"},
     (
         "CREATE INDEX tasks_by_activity ON tasks (last_at)",
         "CREATE INDEX tasks_by_kind ON tasks (version, latent, certainty)",
@@ -239,7 +226,7 @@ TASKS = Table(
 )  # fmt: skip
 ACTION_SETS = Table("action_sets", ActionSet, "number", {"digest": "UNIQUE"})
 DECISIONS = Table(
-    "decisions", LoggedDecision,
+    "decisions", records.LoggedDecision,
     rules={
         "id": "UNIQUE", "task": "REFERENCES tasks", "version": "REFERENCES priors",
         "action_set": "REFERENCES action_sets", "propensity": "CHECK (propensity > 0)",
@@ -252,15 +239,20 @@ DECISIONS = Table(
     derived=frozenset({"activated_at"}),
 )  # fmt: skip
 _ONE_EACH = {"decision": "UNIQUE REFERENCES decisions"}
-REWARDS = Table("rewards", LoggedReward, rules=_ONE_EACH)
-LATE_REWARDS = Table("late_rewards", LateReward, rules=_ONE_EACH)
-ACTIVATED = Table("activated", LoggedActivation, rules=_ONE_EACH)
+REWARDS = Table(
+    "rewards", records.LoggedReward, rules=_ONE_EACH, derived=frozenset({"late_value"}),
+)  # fmt: skip
+LATE_REWARDS = Table(
+    "late_rewards", records.LoggedReward, rules=_ONE_EACH,
+    derived=frozenset({"late", "is_default", "late_value"}),
+)  # fmt: skip
+ACTIVATED = Table("activated", records.LoggedActivation, rules=_ONE_EACH)
 OPEN_WINDOWS = Table(
-    "open_windows", OpenWindow, ("has_default", "due", "decision"),
+    "open_windows", records.OpenWindow, ("has_default", "due", "decision"),
     {"decision": "REFERENCES decisions"},
 )  # fmt: skip
-ACTIVITY = Table("activity", Tally, ("start", "writer"))
-COUNTS = Table("counts", SpanCount, ("span", "start", "arm", "version", "policy", "writer"))
+ACTIVITY = Table("activity", records.Tally, ("start", "writer"))
+COUNTS = Table("counts", records.SpanCount, ("span", "start", "arm", "version", "policy", "writer"))
 
 TABLES = (
     META, PRIORS, ACTIVATIONS, TASKS, ACTION_SETS, DECISIONS, REWARDS, LATE_REWARDS, ACTIVATED,
@@ -321,9 +313,9 @@ def _all(table: Table, alias: str, *left_out: str) -> dict[str, str]:
     return {name: f"{alias}.{name}" for name in names if name not in left_out}
 
 
-TASK = Query(TaskEntry, _all(TASKS, "t"), "tasks t")
+TASK = Query(records.TaskEntry, _all(TASKS, "t"), "tasks t")
 DECISION = Query(
-    LoggedDecision,
+    records.LoggedDecision,
     {
         **_all(DECISIONS, "d", "probabilities", "money"),
         "activated_at": "a.at",
@@ -333,12 +325,13 @@ DECISION = Query(
     "decisions d LEFT JOIN activated a ON a.decision = d.seq",
 )
 DECISION_OF_TASK = Query(
-    LoggedDecision, DECISION.expressions, f"{DECISION.source} JOIN tasks t ON t.number = d.task",
+    records.LoggedDecision,
+    DECISION.expressions,
+    f"{DECISION.source} JOIN tasks t ON t.number = d.task",
     more=("t.name",),
-)  # fmt: skip
+)
 OFFERED = Query(ActionSet, _all(ACTION_SETS, "s", "digest"), "action_sets s", more=("s.number",))
-KNOWN_REWARD = Query(
-    KnownReward,
-    {"value": "r.value", "late": "r.late", "is_default": "r.is_default", "late_value": "l.value"},
-    "rewards r LEFT JOIN late_rewards l ON l.decision = r.decision", more=("r.decision",),
+REWARD = Query(
+    records.LoggedReward, {**_all(REWARDS, "r"), "late_value": "l.value"},
+    "rewards r LEFT JOIN late_rewards l ON l.decision = r.decision",
 )  # fmt: skip

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from mixts_serve.records import PriorVersion
-
 
 class TaskRow(Struct, frozen=True):
     """A line of the list of tasks."""
@@ -135,13 +133,6 @@ class Earnings(Struct, frozen=True):
         return max(0, self.decisions - self.rewards)
 
 
-class ArmEarnings(Struct, frozen=True):
-    """Decisions that took an arm; -1 stands for all rows of features."""
-
-    arm: int
-    earned: Earnings
-
-
 class ArmTraffic(Struct, frozen=True):
     """Decisions that took an arm (None: any arm) in a span of time that begins at ``start``."""
 
@@ -175,18 +166,3 @@ class Share(Struct, frozen=True):
     tasks: int
     sure: int
     """Number of tasks in which the most probable kind had a probability of at least 0.9."""
-
-
-class Summary(Struct, frozen=True):
-    """Summary of a store, as ``mixts store show`` prints it."""
-
-    name: str
-    database: str
-    schema_version: int
-    n_bytes: int
-    """Size of the tables and their indices; of a file, with its write-ahead log."""
-    totals: Totals
-    priors: list[PriorVersion]
-    unrewarded: Unrewarded
-    only_value: float | None
-    """The one value of all rewards, if the log looks like one of clicks only; else None."""

@@ -13,7 +13,6 @@ from mixts_serve.rules import Policy, Rules
 from mixts_serve.store.views import (
     ActionRow,
     Activity,
-    ArmEarnings,
     ArmTraffic,
     DecisionRow,
     Earnings,
@@ -106,11 +105,11 @@ class FakeStore:
         totals = self.totals()
         return Unrewarded(totals.decisions - totals.rewards, 0, 0, 0)
 
-    def arms(self, since: float, bin_seconds: int, final: float = math.inf) -> list[ArmEarnings]:
+    def arms(self, since: float, bin_seconds: int, final: float = math.inf) -> dict[int, Earnings]:
         found: dict[int, list[DecisionRow]] = {}
         for row in self._since(since):
             found.setdefault(row.action, []).append(row)
-        return [ArmEarnings(arm, earnings_of(rows, final)) for arm, rows in found.items()]
+        return {arm: earnings_of(rows, final) for arm, rows in found.items()}
 
     def traffic(self, since: float, bin_seconds: int, arms: Sequence[int]) -> list[ArmTraffic]:
         counts: dict[tuple[float, int | None], int] = {}

@@ -19,9 +19,8 @@ from mixts_serve.dashboard.arms import (
     row_count,
     traffic_chart,
 )
-from mixts_serve.dashboard.layout import Query
+from mixts_serve.dashboard.layout import Query, prior_facts
 from mixts_serve.dashboard.overview import read_overview
-from mixts_serve.dashboard.source import prior_facts
 from mixts_serve.store.views import ArmTraffic, Earnings
 from scipy import stats
 
@@ -194,17 +193,20 @@ def test_one_kind_alone_is_not_drawn() -> None:
 def test_every_version_says_what_it_earned(service: tuple[FakeDecider, FakeStore]) -> None:
     _, store = service
     view = read_overview(*service, NOW)
-    assert [(line.prior.version, line.policy) for line in view.versions] == [(2, "ids"), (1, "ts")]
+    assert [(line.prior.version, line.made.policy) for line in view.versions] == [
+        (2, "ids"),
+        (1, "ts"),
+    ]
     total = sum(len(history) for history in store.histories.values())
-    assert sum(line.earned.decisions for line in view.versions) == total
+    assert sum(line.made.earned.decisions for line in view.versions) == total
     page = overview(*service)
     for line in view.versions:
         assert line.interval is not None
-        assert f"{line.earned.decisions:,}" in page.text
+        assert f"{line.made.earned.decisions:,}" in page.text
         assert line.interval.text.value in page.text
     fresh = FakeDecider(arm_prior(), FakeStore())
     (line,) = read_overview(fresh, fresh.store, NOW).versions
-    assert (line.policy, line.interval) == (None, None)
+    assert (line.made.policy, line.interval) == ("", None)
 
 
 def test_kinds_are_described(service: tuple[FakeDecider, FakeStore]) -> None:

@@ -8,8 +8,13 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from mixts_serve.dashboard import task_link
-from mixts_serve.dashboard.layout import Query, decide_command, reward_command
-from mixts_serve.dashboard.source import PriorFacts, prior_facts
+from mixts_serve.dashboard.layout import (
+    PriorFacts,
+    Query,
+    decide_command,
+    prior_facts,
+    reward_command,
+)
 
 from serve.tests.unit.dashboard.sample_dashboards import HOSTILE, arm_prior, linear_prior
 

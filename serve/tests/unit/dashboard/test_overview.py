@@ -16,10 +16,9 @@ from mixts_serve.dashboard import (
     task_link,
     task_page,
 )
-from mixts_serve.dashboard.layout import Query
+from mixts_serve.dashboard.layout import MOST_KINDS, Query, policy_words, prior_facts
 from mixts_serve.dashboard.over_time import (
     Bin,
-    Earned,
     Means,
     begun_span,
     drawn_bins,
@@ -27,8 +26,7 @@ from mixts_serve.dashboard.over_time import (
     reward_chart,
     usual_span,
 )
-from mixts_serve.dashboard.overview import MOST_KINDS, PAGE_ROWS, read_overview, split_of
-from mixts_serve.dashboard.source import policy_facts, prior_facts
+from mixts_serve.dashboard.overview import PAGE_ROWS, read_overview, split_of
 from mixts_serve.rules import Policy
 from mixts_serve.store.views import Activity, Share
 from msgspec.structs import replace
@@ -154,20 +152,16 @@ def test_the_overview_says_which_policy_is_in_force(name: str) -> None:
     assert not any(text.startswith(("horizon", "floor")) for text in texts)
     assert "none: a task may go on for ever" in texts
     assert "none: actions may have probability 0, and the log cannot evaluate" in page.text
-    assert policy_facts(decider.policy).title != name, "a name in words"
+    assert policy_words(decider.policy)[0] != name, "a name in words"
 
 
-def test_the_rate_now_is_of_the_last_seconds() -> None:
+def test_the_rate_now_is_of_the_last_minute() -> None:
     last = NOW - NOW % 10
-    spans = [Activity(last - 10, 40, 30, 0), Activity(last, 16, 4, 0)]
-    store = FakeStore(spans=[Activity(last - 60, 6, 0, 0), *spans])
-    decider = FakeDecider(arm_prior(), store)
-    recent = read_overview(decider, store, NOW).recent
-    assert recent.seconds == 10 + NOW - last
-    assert recent.decision_rate == pytest.approx(56 / (10 + NOW - last))
-    store.spans = [Activity(last - 60, 6, 0, 0)]
-    recent = read_overview(decider, store, NOW).recent
-    assert recent.decision_rate == pytest.approx(6 / (60 + NOW - last))
+    spans = [Activity(last - seconds, n, 0, 0) for seconds, n in ((70, 9), (60, 6), (10, 40))]
+    store = FakeStore(spans=[*spans, Activity(last, 16, 4, 0)])
+    recent = read_overview(FakeDecider(arm_prior(), store), store, NOW).recent
+    assert recent.seconds == 60 + NOW - last
+    assert recent.decision_rate == pytest.approx(62 / recent.seconds)
 
 
 @pytest.mark.parametrize("span", SPANS)
@@ -258,6 +252,10 @@ def bins(*counts: tuple[int, int]) -> tuple[Bin, ...]:
     return tuple(Bin(NOON + 30 * i, 30, *count) for i, count in enumerate(counts))
 
 
+def earned_bin(start: float, counted: int = 0, reward_sum: float = 0.0) -> Bin:
+    return Bin(start, 30, counted=counted, reward_sum=reward_sum)
+
+
 def test_rates_are_drawn_from_zero() -> None:
     chart = rate_chart(bins((300, 0), (600, 300)))
     assert chart.title == "Decisions and rewards a second"
@@ -283,7 +281,7 @@ def test_slow_rates_are_counted_by_the_hour() -> None:
 
 def test_the_mean_reward_stands_beside_the_mean_of_all() -> None:
     earned = [(4, 1.0), (0, 0.0), (4, 3.0)]
-    shown = tuple(Earned(NOON + 30 * i, 30, *one) for i, one in enumerate(earned))
+    shown = tuple(earned_bin(NOON + 30 * i, *one) for i, one in enumerate(earned))
     chart = reward_chart(Means(shown, math.inf, NOON + 90), 0.5)
     # 0.25 and 0.75 between 0.2 and 0.8: a twelfth of the height from its ends.
     assert [tick.label for tick in chart.y_ticks] == ["0.2", "0.4", "0.6", "0.8"]
@@ -300,7 +298,9 @@ def test_the_mean_reward_stands_beside_the_mean_of_all() -> None:
 
 
 def test_decisions_whose_windows_are_open_are_drawn_apart() -> None:
-    shown = (Earned(NOON, 30, 4, 1.0), Earned(NOON + 30, 30, 2, 1.0), Earned(NOON + 60, 30))
+    shown = (
+        earned_bin(NOON, 4, 1.0), earned_bin(NOON + 30, 2, 1.0), earned_bin(NOON + 60),
+    )  # fmt: skip
     chart = reward_chart(Means(shown, NOON + 45, NOON + 90), 1 / 3)
     assert chart.shade == 50
     assert chart.slots[-1].text == "12:01:00: reward windows are open"

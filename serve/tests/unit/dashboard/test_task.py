@@ -7,7 +7,7 @@ import pytest
 from mixts_serve.dashboard import task as task_module
 from mixts_serve.dashboard import task_page
 from mixts_serve.dashboard.charts import N_COLOURS
-from mixts_serve.dashboard.source import prior_facts
+from mixts_serve.dashboard.layout import prior_facts
 from mixts_serve.dashboard.task import MOST_ACTIONS, kind_weights, read_task, weight_chart
 from mixts_serve.store.views import DecisionRow
 
@@ -118,7 +118,7 @@ def test_of_many_kinds_the_likeliest_are_shown() -> None:
     kinds = kind_weights(weights, facts)
     assert [kind.name for kind in kinds[:3]] == ["kind 14", "kind 1", "kind 2"]
     assert kinds[-1].name == "13 others"
-    assert sum(kind.weight for kind in kinds) == pytest.approx(1)
+    assert sum(kind.share for kind in kinds) == pytest.approx(1)
 
 
 def test_actions_of_a_linear_prior_are_those_offered_last(pages: dict[str, Page]) -> None:
@@ -145,42 +145,26 @@ def test_weights_are_stacked_from_the_top() -> None:
     assert below.path == "M0 100V50H50V20H100V100Z"
     assert [label.text for label in chart.labels] == ["bargain hunters", "night owls"]
     assert [label.mark for label in chart.labels] == [10, 60]
-    assert chart.marks == ()
     assert chart.slots[1].text == (
         "decision 2, 2026-03-14 12:00:01: night owls 80 %, bargain hunters 20 %"
     )
     assert chart.description == (
-        "Decisions 1 to 2, prior version 1: at first bargain hunters 50 %, at last night owls 80 %."
+        "Decisions 1 to 2: at first bargain hunters 50 %, at last night owls 80 %."
     )
 
 
-def test_a_new_version_begins_with_kinds_of_its_own() -> None:
-    facts = prior_facts(arm_prior(2), 2)
-    history = [decision(i, (0.1, 0.2, 0.7)) for i in range(3)]
-    history += [decision(3, (0.6, 0.4), version=2)]
-    chart = weight_chart(history, 11, facts)
-    assert [(mark.place, mark.label) for mark in chart.marks] == [(0, "v1"), (75, "v2")]
-    assert [band.pale for band in chart.bands] == [True] * 3 + [False] * 2
-    assert chart.bands[3].path == "M75 100V0H100V100Z"
-    assert [tick.label for tick in chart.x_ticks] == ["11", "12", "13", "14"]
-    assert [label.text for label in chart.labels] == ["bargain hunters", "night owls"]
-    assert "at last component 3 of version 1 70 %. Decisions 14 to 14, prior version 2" in (
-        chart.description
-    )
-
-
-def test_changes_that_are_close_have_one_label() -> None:
-    facts = prior_facts(arm_prior(2), 9)
-    history = [decision(i, (0.5, 0.5), version=1 + i // 10) for i in range(20)]
-    history += [decision(20, (0.5, 0.5), version=5)]
-    assert [mark.label for mark in weight_chart(history, 1, facts).marks] == [
-        "v1",
-        "v2",
-        "v5",
-    ]
-    history += [decision(i, (0.5, 0.5), version=6) for i in range(21, 40)]
-    labelled = [mark.label for mark in weight_chart(history, 1, facts).marks]
-    assert labelled == ["v1", "v2", "", "v6"]
+def test_only_decisions_under_the_active_prior_are_drawn() -> None:
+    decider, store = typical(5)
+    task = next(row.task for row in store.rows if row.version == decider.prior_version == 2)
+    history = store.histories[task]
+    n_active = sum(row.prior_version == 2 for row in history)
+    assert 0 < n_active < len(history)
+    page = task_page(decider, store, task, now=NOW)
+    assert page.count('<rect class="slot"') == n_active
+    assert "Earlier decisions, under another version of the prior, had other kinds." in page
+    store.histories[task] = [row for row in history if row.prior_version == 1]
+    page = task_page(decider, store, task, now=NOW)
+    assert "No decision under prior version 2 yet." in page
 
 
 def test_of_many_kinds_the_heaviest_have_bands() -> None:

@@ -20,7 +20,7 @@ from mixts_serve.http.app import ENDPOINTS, Service
 from mixts_serve.http.limits import Limits
 from mixts_serve.http.metrics import BUCKETS, Metrics
 from mixts_serve.http.security import Tokens
-from mixts_serve.windows import WindowCloser
+from mixts_serve.periodic import WindowCloser
 
 import mixts
 from mixts import errors
@@ -179,11 +179,11 @@ def test_priors_that_do_not_fit_are_422_with_the_reason(running: Running, tmp_pa
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        (b"not JSON", 400), (b"PK\x03\x04zip", 400), (b"", 400), (b"{}", 422), (b"[1]", 422),
+        (b"not JSON", 400), (b"PK\x03\x04zip", 400), (b"", 400), (b"[1]", 400), (b"{}", 422),
         (b'{"format": "mixts/prior", "version": 99, "arrays": {}}', 422),
         (b'{"format": "mixts/prior", "version": 1, "family": "os.system", "arrays": {}}', 422),
         (b'{"format": "mixts/prior", "version": 1, "arrays": {"w": {"dtype": "O"}}}', 422),
-        (b"[" * 100, 422),
+        (b"[" * 100_000, 400), (b'{"a":' * 100_000, 422), (b'{"a": NaN', 422),
     ],
 )  # fmt: skip
 def test_a_body_that_is_not_a_prior_is_refused(running: Running, body: bytes, status: int) -> None:
@@ -201,42 +201,37 @@ def test_a_damaged_prior_is_refused(running: Running, tmp_path: Path, field: str
     assert (answer.status, answer.error["code"]) == (422, "format")
 
 
-NUMBERS = {
-    "arrays.alpha.values[1][0]": ("[[5.0, 1.0], [1.0, 5.0]]", "[[5.0, 1.0], [WRONG, 5.0]]"),
-    "arrays.weights.values[1]": ("[0.5, 0.5]", "[0.5, WRONG]"),
-    "arrays.weights.shape[0]": ('"shape": [2]', '"shape": [WRONG]'),
-    "settings.noise_std": ('"settings": {}', '"settings": {"noise_std": WRONG}'),
-    "retired[0]": ('"retired": []', '"retired": [WRONG]'),
-}
+NUMBERS = (
+    ("[[5.0, 1.0], [1.0, 5.0]]", "[[5.0, 1.0], [WRONG, 5.0]]"),
+    ("[0.5, 0.5]", "[0.5, WRONG]"),
+    ('"shape": [2]', '"shape": [WRONG]'),
+    ('"settings": {}', '"settings": {"noise_std": WRONG}'),
+    ('"retired": []', '"retired": [WRONG]'),
+    ('"family": "bernoulli-arms"', '"family": WRONG'),
+)
 """Where a prior's file has them, and how to put something else there."""
 
 
-@pytest.mark.parametrize("wrong", ["true", "false", '"1.0"', "null", "NaN", "1e999", "[1.0]", "{}"])
-@pytest.mark.parametrize("field", NUMBERS)
-def test_the_error_for_a_non_number_in_a_prior_has_its_path(
-    running: Running, tmp_path: Path, field: str, wrong: str
+@pytest.mark.parametrize("wrong", ['"1.0"', "null", "NaN", "1e999", "[1.0]", "{}"])
+@pytest.mark.parametrize(("old", "new"), NUMBERS, ids=[old for old, _ in NUMBERS])
+def test_a_non_number_in_a_prior_is_refused(
+    running: Running, tmp_path: Path, old: str, new: str, wrong: str
 ) -> None:
-    old, new = NUMBERS[field]
     before = running.decider.priors()
     text = bundle(PRIOR, tmp_path).decode()
     assert old in text
     answer = upload(running, text.replace(old, new.replace("WRONG", wrong)).encode())
-    assert (answer.status, answer.error["code"]) == (422, "invalid")
-    assert answer.error["field"] == field
-    assert f"`$.{field}`" in answer.error["message"]
+    assert (answer.status, answer.error["code"]) == (422, "format")
     assert running.decider.priors() == before
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("names", [1, 2]), ("arm_names", "ab"), ("family", 7), ("arrays", [])]
-)
-def test_the_error_for_a_wrong_type_in_a_prior_has_its_path(
+@pytest.mark.parametrize(("name", "value"), [("names", [1, 2]), ("arm_names", 7), ("arrays", [])])
+def test_a_wrong_type_in_a_prior_is_refused(
     running: Running, tmp_path: Path, name: str, value: Any
 ) -> None:
     content = json.loads(bundle(PRIOR, tmp_path))
     answer = post(running.service, "/v1/priors", {**content, name: value})
-    assert answer.status == 422
-    assert answer.error["field"].startswith(name)
+    assert (answer.status, answer.error["code"]) == (422, "format")
 
 
 def test_whole_numbers_are_numbers_in_a_prior(running: Running, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from mixts_serve import Decide
 from mixts_serve.client import AsyncClient, Client
-from mixts_serve.http.limits import Limits, RefusalError, check_actions
+from mixts_serve.http.limits import Limits, RefusalError
+from mixts_serve.http.protocol import read_decide
 
 from mixts.errors import ActionError, MaskError
 from serve.tests.contracts.test_store_items import OFFER, prior
@@ -53,7 +54,6 @@ def test_clients_and_a_decider_take_the_same_actions(tmp_path: Path) -> None:
 def test_the_limit_of_actions_counts_objects() -> None:
     limits = Limits(actions=100)
     one = {"id": "x", "features": {"new": True, "price": 1.0}}
-    body = json.dumps({"task": "t", "actions": [one] * 100}).encode()
-    check_actions(body, limits)
+    read_decide(json.dumps({"task": "t", "actions": [one] * 100}).encode(), limits)
     with pytest.raises(RefusalError, match="at most 100 actions"):
-        check_actions(json.dumps({"task": "t", "actions": [one] * 101}).encode(), limits)
+        read_decide(json.dumps({"task": "t", "actions": [one] * 101}).encode(), limits)

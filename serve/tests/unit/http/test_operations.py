@@ -170,9 +170,6 @@ def test_the_request_of_a_client_that_left_is_not_performed() -> None:
         ('{"id": "x", "value": "1.0"}', "value"),
         ('{"id": "x", "value": null}', "value"),
         ('{"id": "x", "value": [1]}', "value"),
-        ('{"id": "x", "value": NaN}', "value"),
-        ('{"id": "x", "value": Infinity}', "value"),
-        ('{"id": "x", "value": -Infinity}', "value"),
         ('{"id": "x", "value": 1e999}', "value"),
         ('{"id": "x", "value": 1' + "0" * 400 + "}", "value"),
         ('{"id": "x"}', "value"),
@@ -195,12 +192,9 @@ def test_a_reward_of_wrong_types_is_refused_with_the_field(body: str, field: str
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ('{"task": "\\ud800"}', "task"),
-        ('{"task": "t", "key": "\\udfff"}', "key"),
         ('{"task": "t", "key": ""}', "key"),
         ('{"task": "t", "key": "\\u0000"}', "key"),
         ('{"task": "t", "actions": [[1, 2], [3, "4"]]}', "actions[1][1]"),
-        ('{"task": "t", "actions": [[1, 2], [3, NaN]]}', "actions[1][1]"),
         ('{"task": "t", "actions": [[true]]}', "actions[0][0]"),
         ('{"task": "t", "actions": [1, 2]}', "actions[0]"),
         ('{"task": "t", "mask": [true, 1]}', "mask[1]"),
@@ -231,7 +225,7 @@ def test_names_of_256_characters_are_taken_whatever_they_take_in_bytes() -> None
     [
         b"", b"{", b"task=u17", b'{"task": "t"} x', b'{"task": "t",}', b"{'task': 't'}",
         b'{"task": "\xff"}', b"\xef\xbb\xbf{}", '{"task": "t"}'.encode("utf-16"),
-        b'{"task": "t" "key": "k"}',
+        b'{"task": "t" "key": "k"}', b'{"task": "\\ud800"}', b'{"task": "t", "key": "\\udfff"}',
     ],
 )  # fmt: skip
 def test_what_is_not_json_is_400(body: bytes) -> None:
@@ -329,9 +323,13 @@ def test_a_batch_that_is_not_a_list_is_refused(body: bytes, status: int) -> None
     assert decider.submitted == []
 
 
-def test_nan_in_a_batch_is_found() -> None:
-    answer = post(service(), "/v1/reward:batch", b'[{"id": "x", "value": NaN}]')
-    assert (answer.status, answer.error["field"]) == (422, "[0].value")
+@pytest.mark.parametrize("value", [b"NaN", b"Infinity", b"-Infinity"])
+def test_a_number_that_json_does_not_have_is_refused_with_a_hint(value: bytes) -> None:
+    one = b'{"id": "x", "value": %s}' % value
+    for path, body in (("/v1/reward", one), ("/v1/reward:batch", b"[%s]" % one)):
+        answer = post(service(), path, body)
+        assert (answer.status, answer.error["code"]) == (400, "not_json")
+        assert "JSON has no NaN" in answer.error["message"]
 
 
 def test_a_batch_that_is_too_long_is_refused_as_a_whole() -> None:

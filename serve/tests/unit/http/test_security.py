@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mixts_serve.arms import ArmList
 from mixts_serve.http import security
 from mixts_serve.http.app import ENDPOINTS
 from mixts_serve.http.refusals import CLOSE, RefusalError
 from mixts_serve.http.security import SCOPES, Gate, Tokens, is_loopback
+from mixts_serve.versions import ArmList
 
 from mixts.errors import ParameterError
 from serve.tests.unit.http.calls import ID, FakeDecider, call, get, post, service

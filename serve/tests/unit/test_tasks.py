@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mixts_serve.locked import likeliest_kind
+from mixts_serve.tasks import likeliest_kind
 
 import mixts
 

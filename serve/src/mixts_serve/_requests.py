@@ -1,4 +1,4 @@
-"""Calls of the decision service without any network: requests, responses, errors, retries.
+"""Requests to the decision service without any network: bodies, responses, errors, retries.
 
 A call is a generator of steps: it yields a request to send or a pause to make, receives the
 outcome, and returns the result. The two clients differ only in how they perform a step.
@@ -6,7 +6,6 @@ outcome, and returns the result. The two clients differ only in how they perform
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import time
@@ -14,41 +13,18 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import msgspec
 import numpy as np
 
-from mixts import MixturePrior
-from mixts.errors import (
-    ActionError,
-    ConflictError,
-    FormatError,
-    MaskError,
-    MixtsError,
-    ObservationError,
-    OutcomeError,
-    OverloadedError,
-    ParameterError,
-    StatisticsError,
-    StoreUnavailableError,
-    TaskLockedError,
-    UnknownDecisionError,
-    UnknownTaskError,
-)
-from mixts.extend import checks, files
-from mixts_serve.arms import ArmChanges, ArmList
+from mixts import errors
+from mixts.extend import Array, checks
+from mixts_serve.calls import Value
+from mixts_serve.http.refusals import RESPONSES
 from mixts_serve.offers import has_names, is_named, plain_actions
-from mixts_serve.records import (
-    Activate,
-    Decide,
-    Decision,
-    PriorVersion,
-    Receipt,
-    Reward,
-    TaskState,
-)
+from mixts_serve.records import Activate, Decide, Decision, Operation, Receipt, Reward
 
 MAX_ITEMS, MAX_BYTES = 1_000, 1_000_000
 """Size of one request of a batch; services accept it by default."""
@@ -56,13 +32,16 @@ MAX_ITEMS, MAX_BYTES = 1_000, 1_000_000
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 """Longest pause before the first retry, which doubles at each retry up to the second number."""
 
+PATHS: dict[type, str] = {
+    Decide: "/v1/decide", Reward: "/v1/reward", Activate: "/v1/activate",
+}  # fmt: skip
+"""Where operations are sent; batches of them, to the same address with ``:batch``."""
+
 RETRIED = frozenset({429, 503})
 """Responses that ask to try again later; all others are final."""
 
 MAX_QUOTED = 200
 """Characters of an unreadable response in an error message."""
-
-Value = TypeVar("Value")
 
 
 # -- steps ----------------------------------------------------------------------------------------
@@ -84,7 +63,7 @@ Steps = Generator[Request | float, Any, Value]
 # -- errors ---------------------------------------------------------------------------------------
 
 
-class ServiceError(MixtsError):
+class ServiceError(errors.MixtsError):
     """Error of the service that is no error of the library: no access, a fault, another server.
 
     Attributes
@@ -105,33 +84,22 @@ class ServiceError(MixtsError):
         return type(self), (str(self), self.status, self.code)
 
 
-_ERRORS_BY_CODE: dict[str, type[MixtsError]] = {
-    "action": ActionError,
-    "conflict": ConflictError,
-    "format": FormatError,
-    "mask": MaskError,
-    "observation": ObservationError,
-    "outcome": OutcomeError,
-    "overloaded": OverloadedError,
-    "parameter": ParameterError,
-    "statistics": StatisticsError,
-    "store_unavailable": StoreUnavailableError,
-    "task_locked": TaskLockedError,
-    "unknown_decision": UnknownDecisionError,
-    "unknown_prior": ParameterError,
-    "unknown_task": UnknownTaskError,
+_ERRORS_BY_CODE: dict[str, type[errors.MixtsError]] = {
+    "unknown_prior": errors.ParameterError,
+    **{code: kind for kind, (_, code, _) in reversed(RESPONSES.items())},
 }
+"""The first exception of those with the same code."""
 
-_ERRORS_BY_STATUS: dict[int, type[MixtsError]] = {
-    409: ConflictError,
-    422: ParameterError,
-    429: OverloadedError,
-    503: StoreUnavailableError,
+_ERRORS_BY_STATUS: dict[int, type[errors.MixtsError]] = {
+    409: errors.ConflictError,
+    422: errors.ParameterError,
+    429: errors.OverloadedError,
+    503: errors.StoreUnavailableError,
 }
 """For other codes, such as those of a newer service."""
 
 
-def _error(detail: Any, status: int) -> MixtsError:
+def _error(detail: Any, status: int) -> errors.MixtsError:
     """Return the exception for the ``error`` object of a response."""
     if not isinstance(detail, dict) or not isinstance(detail.get("message"), str):
         return _unexplained(f"the service answered {status} without a reason", status)
@@ -140,7 +108,7 @@ def _error(detail: Any, status: int) -> MixtsError:
     return kind(message) if kind else ServiceError(message, status, code)
 
 
-def _unexplained(message: str, status: int) -> MixtsError:
+def _unexplained(message: str, status: int) -> errors.MixtsError:
     """Return the exception for a response of a proxy, or of another server."""
     kind = _ERRORS_BY_STATUS.get(status) if status in RETRIED else None
     return kind(message) if kind else ServiceError(message, status)
@@ -159,9 +127,9 @@ def _plain(value: Any) -> Any:
 _encode_json = msgspec.json.Encoder(enc_hook=_plain).encode
 
 
-def _encode(request: Decide | Reward | Activate) -> bytes:
+def _encode(request: Operation) -> bytes:
     """Return the JSON of a request; raise the error that the service would give for its arrays."""
-    checked: Decide | Reward | Activate = request
+    checked = request
     if isinstance(request, Decide):
         checked = _checked_decide(request)
     elif isinstance(request, Reward):
@@ -169,32 +137,28 @@ def _encode(request: Decide | Reward | Activate) -> bytes:
     try:
         return _encode_json(checked)
     except (TypeError, UnicodeEncodeError) as error:
-        raise ParameterError(f"names and keys must be Unicode text: {error}") from error
+        raise errors.ParameterError(f"names and keys must be Unicode text: {error}") from error
 
 
 def _checked_decide(request: Decide) -> Decide:
     """Return the request with lists instead of arrays, and with a key, so that retries are safe."""
-    rows: list[Any] | None = None
-    mask: Any = None
-    if has_names(request.actions):
-        rows = plain_actions(request.actions)
-    elif request.actions is not None:
+    actions, mask = request.actions, request.mask
+    if has_names(actions):
+        actions = plain_actions(actions)
+    elif actions is not None:
         expected = "actions must be rows of finite numbers"
-        array = checks.numbers(request.actions, expected, ActionError)
-        if not np.isfinite(array).all():
-            raise ActionError(f"{expected}, got NaN or infinity")
-        rows = array.tolist()
-    if is_named(request.mask):
-        mask = [str(name) for name in request.mask]
-    elif request.mask is not None:
-        mask = np.asarray(request.mask)
+        actions = _finite(actions, expected, errors.ActionError).tolist()
+    if is_named(mask):
+        mask = [str(name) for name in mask]
+    elif mask is not None:
+        mask = np.asarray(mask)
         if mask.dtype != bool:
-            raise MaskError(f"mask must be a list of true and false, got type {mask.dtype}")
+            raise errors.MaskError(f"mask must be a list of true and false, got type {mask.dtype}")
         mask = mask.tolist()
     key = uuid.uuid4().hex if request.key is None else request.key
     values, costs = (_checked_amounts(getattr(request, name), name) for name in ("values", "costs"))
     return msgspec.structs.replace(
-        request, actions=rows, mask=mask, key=key, values=values, costs=costs
+        request, actions=actions, mask=mask, key=key, values=values, costs=costs
     )
 
 
@@ -202,29 +166,33 @@ def _checked_amounts(amounts: Any, name: str) -> Any:
     """Return values or costs as a list of floats, or as a dictionary of them."""
     if amounts is None:
         return None
-    expected = f"{name} must be finite numbers"
-    names = list(amounts) if isinstance(amounts, Mapping) else None
-    given = amounts if names is None else [amounts[each] for each in names]
-    array = checks.numbers(given, expected, ParameterError)
-    if not np.isfinite(array).all():
-        raise ParameterError(f"{expected}, got NaN or infinity")
-    return array.tolist() if names is None else dict(zip(names, array.tolist(), strict=True))
+    by_name = isinstance(amounts, Mapping)
+    given = list(amounts.values()) if by_name else amounts
+    array = _finite(given, f"{name} must be finite numbers", errors.ParameterError)
+    return dict(zip(amounts, array.tolist(), strict=True)) if by_name else array.tolist()
 
 
 def _checked_reward(request: Reward) -> Reward:
     expected = "a reward must be a finite number"
-    value = checks.numbers(request.value, expected, OutcomeError)
-    if value.ndim or not np.isfinite(value):
-        raise OutcomeError(f"{expected}, got {request.value!r}")
+    value = _finite(request.value, expected, errors.OutcomeError)
+    if value.ndim:
+        raise errors.OutcomeError(f"{expected}, got {request.value!r}")
     return msgspec.structs.replace(request, value=value.item())
 
 
-def _segment(name: str) -> str:
+def _finite(given: Any, expected: str, error: type[errors.MixtsError]) -> Array:
+    array = checks.numbers(given, expected, error)
+    if not np.isfinite(array).all():
+        raise error(f"{expected}, got NaN or infinity")
+    return array
+
+
+def segment(name: str) -> str:
     """Return a task's name as one segment of a path, also ``..`` and names with slashes."""
     try:
         quoted = quote(name, safe="")
     except UnicodeEncodeError as error:
-        raise ParameterError(f"a task's name must be Unicode text, got {name!r}") from error
+        raise errors.ParameterError(f"a task's name must be Unicode text, got {name!r}") from error
     return quoted if quoted.strip(".") else quoted.replace(".", "%2E")
 
 
@@ -253,7 +221,7 @@ def _convert(content: Any, kind: type[Value]) -> Value:
         ) from error
 
 
-def _convert_item(item: Any, kind: type[Value]) -> Value | MixtsError:
+def _convert_item(item: Any, kind: type[Value]) -> Value | errors.MixtsError:
     """Return one result of a batch: a record, or the exception of a refused item."""
     error = item.get("error") if isinstance(item, dict) else None
     if error is None:
@@ -265,7 +233,7 @@ def _convert_item(item: Any, kind: type[Value]) -> Value | MixtsError:
 # -- calls ----------------------------------------------------------------------------------------
 
 
-class ServiceCalls(ABC):
+class Requests(ABC):
     """Settings of a client, and the steps of its calls."""
 
     def __init__(
@@ -280,11 +248,11 @@ class ServiceCalls(ABC):
     ) -> None:
         self.url = _checked_url(url)
         if token is not None and not _TOKEN.fullmatch(token):
-            raise ParameterError(
+            raise errors.ParameterError(
                 "token must be letters, digits and -._~+/ (is there a space or a line break in it?)"
             )
         if not (timeout > 0 and deadline > 0 and retries >= 0):
-            raise ParameterError(
+            raise errors.ParameterError(
                 "timeout and deadline must be above 0 seconds and retries at least 0, got "
                 f"{timeout}, {deadline} and {retries}"
             )
@@ -301,6 +269,27 @@ class ServiceCalls(ABC):
     @abstractmethod
     def _open(self, **options: Any) -> Any:
         """Return httpx's client."""
+
+    @abstractmethod
+    def _run(self, steps: Steps[Any]) -> Any:
+        """Perform the steps of a call; return its value or, with asyncio, an awaitable of it."""
+
+    def _one(self, operation: Operation, kind: type) -> Any:
+        return self._run(self._send_one(operation, kind))
+
+    def _many(self, operations: Sequence[Any], kind: type) -> Any:
+        return self._run(self._send_batch(operations, kind))
+
+    def _call(
+        self, method: str, path: str, kind: Any, body: bytes | None = None,
+        read: Callable[[Any], Any] = lambda found: found,
+    ) -> Any:  # fmt: skip
+        """Send a request, and read its response, which is of a kind."""
+
+        def steps() -> Steps[Any]:
+            return read(_convert((yield from self._send(method, path, body)), kind))
+
+        return self._run(steps())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
@@ -326,125 +315,68 @@ class ServiceCalls(ABC):
                 raise error
             yield pause
 
-    def _failure(self, outcome: Any) -> tuple[MixtsError, float]:
+    def _failure(self, outcome: Any) -> tuple[errors.MixtsError, float]:
         """Return the error of a failed attempt, and the seconds that the service asks to wait."""
         if isinstance(outcome, Exception):
             reason = type(outcome).__name__ + (f": {outcome}" if str(outcome) else "")
-            error: MixtsError = StoreUnavailableError(
+            error: errors.MixtsError = errors.StoreUnavailableError(
                 f"no response from the service at {self.url} ({reason})"
             )
             error.__cause__ = outcome
             return error, 0.0
         try:
             _decode(outcome)
-        except MixtsError as refused:
+        except errors.MixtsError as refused:
             error = refused
         seconds = outcome.headers.get("Retry-After", "").strip()
         # A date, or anything else that is no number, counts as 0.
         return error, float(seconds) if seconds.isascii() and seconds.isdigit() else 0.0
 
-    # -- the steps of each method of a client, with an underscore before its name -------------
+    def _send_one(self, operation: Operation, kind: type[Value]) -> Steps[Value]:
+        body = _encode(operation)
+        return _convert((yield from self._send("POST", PATHS[type(operation)], body)), kind)
 
-    def _decide(self, *values: Any, **named: Any) -> Steps[Decision]:
-        """Return the steps of a decision; the arguments are the fields of ``Decide``."""
-        body = _encode(Decide(*values, **named))
-        return _convert((yield from self._send("POST", "/v1/decide", body)), Decision)
+    def _is_ready(self) -> Steps[bool]:
+        outcome = yield Request("GET", "/readyz", None, self._timeout)
+        return not isinstance(outcome, Exception) and bool(outcome.is_success)
 
-    def _reward(self, decision_id: str, value: float) -> Steps[Receipt]:
-        body = _encode(Reward(decision_id, value))
-        return _convert((yield from self._send("POST", "/v1/reward", body)), Receipt)
-
-    def _activate(self, decision_id: str) -> Steps[Receipt]:
-        body = _encode(Activate(decision_id))
-        return _convert((yield from self._send("POST", "/v1/activate", body)), Receipt)
-
-    def _decide_many(self, requests: Sequence[Decide]) -> Steps[list[Decision | MixtsError]]:
-        return (yield from self._send_batch("/v1/decide:batch", requests, Decision))
-
-    def _reward_many(self, rewards: Sequence[Reward]) -> Steps[list[Receipt | MixtsError]]:
-        return (yield from self._send_batch("/v1/reward:batch", rewards, Receipt))
-
-    def _activate_many(self, decision_ids: Sequence[str]) -> Steps[list[Receipt | MixtsError]]:
-        requests = [Activate(id) for id in decision_ids]
-        return (yield from self._send_batch("/v1/activate:batch", requests, Receipt))
-
-    def _send_batch(
-        self, path: str, requests: Sequence[Decide | Reward | Activate], kind: type[Value]
-    ) -> Steps[list[Value | MixtsError]]:
+    def _send_batch(self, operations: Sequence[Any], kind: type) -> Steps[list[Any]]:
         """Send a list in parts; after a failed part, its items and all later ones are its error."""
-        parts = list(_split(requests))
-        results: list[Value | MixtsError] = []
+        parts = list(_split(operations))
+        results: list[Any] = []
         for i, part in enumerate(parts):
             try:
-                results += yield from self._send_part(path, part, kind)
-            except MixtsError as error:
+                results += yield from self._send_part(part, kind)
+            except errors.MixtsError as error:
                 if i == 0:
                     raise
                 unsent = [item for part in parts[i:] for item in part]
                 return results + [error if isinstance(item, bytes) else item for item in unsent]
         return results
 
-    def _send_part(
-        self, path: str, part: list[bytes | MixtsError], kind: type[Value]
-    ) -> Steps[list[Value | MixtsError]]:
+    def _send_part(self, part: list[bytes | errors.MixtsError], kind: type) -> Steps[list[Any]]:
         encoded = [item for item in part if isinstance(item, bytes)]
         content = []
         if encoded:
-            content = yield from self._send("POST", path, b"[" + b",".join(encoded) + b"]")
+            body = b"[" + b",".join(encoded) + b"]"
+            content = yield from self._send("POST", f"{PATHS[kind]}:batch", body)
         if not isinstance(content, list) or len(content) != len(encoded):
             got = len(content) if isinstance(content, list) else type(content).__name__
             raise ServiceError(f"expected {len(encoded)} results from the service, got {got}", 200)
-        results = iter([_convert_item(item, kind) for item in content])
+        result = Decision if kind is Decide else Receipt
+        results = iter([_convert_item(item, result) for item in content])
         return [next(results) if isinstance(item, bytes) else item for item in part]
 
-    def _task(self, name: str) -> Steps[TaskState]:
-        return _convert((yield from self._send("GET", f"/v1/tasks/{_segment(name)}")), TaskState)
 
-    def _priors(self) -> Steps[list[PriorVersion]]:
-        rows = _convert((yield from self._send("GET", "/v1/priors")), list)
-        return [_convert(row, PriorVersion) for row in rows]
-
-    def _upload_prior(
-        self,
-        prior: MixturePrior | str | os.PathLike[str],
-        activate: bool = False,
-        force: bool = False,
-    ) -> Steps[int]:
-        loaded = prior if isinstance(prior, MixturePrior) else MixturePrior.load(prior)
-        path = "/v1/priors" + "?activate=true" * activate + "&force=true" * (activate and force)
-        body = files.pack_bundle("prior", *loaded.bundle(), as_json=True)
-        return _convert((yield from self._send("POST", path, body)), _Version).version
-
-    def _activate_prior(self, version: int, force: bool = False) -> Steps[None]:
-        path = f"/v1/priors/{checks.count(version, 'version')}/activate" + "?force=true" * force
-        yield from self._send("POST", path)
-
-    def _arms(self) -> Steps[ArmList]:
-        return _convert((yield from self._send("GET", "/v1/arms")), ArmList)
-
-    def _change_arms(self, *values: Any, **named: Any) -> Steps[ArmList]:
-        """Return the steps of a change; the arguments are those of ``ArmChanges.checked``."""
-        body = msgspec.json.encode(ArmChanges.checked(*values, **named))
-        return _convert((yield from self._send("POST", "/v1/arms", body)), ArmList)
-
-    def _ready(self) -> Steps[bool]:
-        outcome = yield Request("GET", "/readyz", None, self._timeout)
-        return not isinstance(outcome, Exception) and bool(outcome.is_success)
-
-
-class _Version(msgspec.Struct):
-    version: int
-
-
-def _split(requests: Sequence[Decide | Reward | Activate]) -> Iterator[list[bytes | MixtsError]]:
+def _split(requests: Sequence[Operation]) -> Iterator[list[bytes | errors.MixtsError]]:
     """Yield the encoded requests in parts that fit in one request; some are errors instead."""
-    part: list[bytes | MixtsError] = []
+    part: list[bytes | errors.MixtsError] = []
     n_bytes = 0
     for request in requests:
-        item: bytes | MixtsError
+        item: bytes | errors.MixtsError
         try:
             item = _encode(request)
-        except MixtsError as error:
+        except errors.MixtsError as error:
             item = error
         size = len(item) + 1 if isinstance(item, bytes) else 1
         if part and (len(part) == MAX_ITEMS or n_bytes + size > MAX_BYTES):
@@ -464,7 +396,11 @@ def _checked_url(url: str) -> str:
     parts = urlsplit(url)
     # An address may contain a password: refuse it, and do not show it.
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-        raise ParameterError("url must be like http://127.0.0.1:8321, without user and password")
+        raise errors.ParameterError(
+            "url must be like http://127.0.0.1:8321, without user and password"
+        )
     if parts.query or parts.fragment:
-        raise ParameterError("url must be like http://127.0.0.1:8321, with nothing after ? or #")
+        raise errors.ParameterError(
+            "url must be like http://127.0.0.1:8321, with nothing after ? or #"
+        )
     return url.rstrip("/")
