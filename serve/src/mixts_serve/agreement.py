@@ -57,7 +57,7 @@ MOST_VERSIONS = 4
 
 POLL_SECONDS = 5.0
 _PIECE = 4
-"""Rewards at a time, some milliseconds of work: decisions wait for the interpreter's lock as long."""
+"""Rewards at a time, a few milliseconds of work, in which decisions wait for the interpreter."""
 _REST = 9.0
 """Pause after a piece, in times of its own duration: the watch takes a tenth of a core at most."""
 
