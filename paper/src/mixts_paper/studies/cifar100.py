@@ -63,15 +63,12 @@ class Cifar100:
                 content = archive.extractfile(f"cifar-100-python/{name}")
                 assert content is not None
                 parts[name] = pickle.load(content, encoding="bytes")
-        images = [
-            array
+        (train, labels), (test, test_labels) = (
+            (parts[name][b"data"].reshape(-1, 3, 32, 32), np.array(parts[name][b"fine_labels"]))
             for name in ("train", "test")
-            for array in (
-                parts[name][b"data"].reshape(-1, 3, 32, 32),
-                np.array(parts[name][b"fine_labels"], np.int64),
-            )
-        ]
-        return cls(*images, tuple(name.decode() for name in parts["meta"][b"fine_label_names"]))
+        )
+        names = tuple(name.decode() for name in parts["meta"][b"fine_label_names"])
+        return cls(train, labels, test, test_labels, names)
 
 
 # -- the network -----------------------------------------------------------------------------------

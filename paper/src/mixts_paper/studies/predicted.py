@@ -33,7 +33,8 @@ from mixts.diagnostics import Earnings, compare_policies
 from mixts.environments import Environment, ReplayArms
 from mixts.extend import Array, random
 from mixts.logs import Fit
-from mixts_paper.studies.policies.agents import Fixed
+from mixts_paper.studies.agents import Fixed
+from mixts_paper.studies.policies import SHOP
 
 HORIZONS = (5, 10)
 PAST = 0.6
@@ -136,12 +137,8 @@ def _purchases(name: str, brands: Sequence[str], unit: float) -> Data:
 
 # -- simulations with known truth -----------------------------------------------------------------
 
-_SHOP = np.array([
-    [0.50, 0.10, 0.20, 0.05, 0.05], [0.10, 0.45, 0.20, 0.10, 0.05], [0.05, 0.05, 0.20, 0.30, 0.40],
-])  # fmt: skip
 
-
-def shop(seed: int, n_views: int, rates: Array = _SHOP, n_tasks: int = 500) -> Data:
+def shop(seed: int, n_views: int, rates: Array = SHOP, n_tasks: int = 500) -> Data:
     """Visitors of the README's shop, who saw banners at random."""
     family = mixts.BernoulliArms(20 * rates, 20 * (1 - rates))
     truth = mixts.MixturePrior(family, None if len(rates) == 1 else [0.5, 0.3, 0.2])
@@ -187,9 +184,7 @@ DATA: dict[str, Callable[[int], Data]] = {
     "yogurts": yogurts,
     "shop, 60 views (simulated)": partial(shop, n_views=60),
     "shop, 20 views (simulated)": partial(shop, n_views=20),
-    "shop, one kind (simulated)": partial(
-        shop, n_views=60, rates=_SHOP.mean(axis=0, keepdims=True)
-    ),
+    "shop, one kind (simulated)": partial(shop, n_views=60, rates=SHOP.mean(axis=0, keepdims=True)),
     "offers (simulated)": offers,
 }
 
