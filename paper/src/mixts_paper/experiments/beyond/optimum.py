@@ -20,16 +20,7 @@ from mixts.errors import ParameterError
 from mixts.extend import Array, Estimate, Float, Int, estimate, random
 from mixts.families import BernoulliArms, BernoulliStatistics
 from mixts.plots import draw_agents, label_ends, looks, new_axes, new_panels
-from mixts_paper.experiments.base import (
-    Analysis,
-    Arrays,
-    Blocks,
-    Experiment,
-    Measured,
-    Once,
-    Scale,
-    Setting,
-)
+from mixts_paper.experiments import base
 from mixts_paper.experiments.beyond._policies import INFORMED, NAMES, PLAIN
 from mixts_paper.experiments.verdicts import exceeds, not_worse, weakest
 
@@ -170,7 +161,7 @@ NAMED = {
 """Priors with stories, by name."""
 
 
-class ValueBlocks(Blocks):
+class ValueBlocks(base.Blocks):
     """Exact values of all policies and horizons, for a list of priors."""
 
     cost = 2.0
@@ -182,7 +173,7 @@ class ValueBlocks(Blocks):
     def n_blocks(self) -> int:
         return -(-self._n_priors // BLOCK)
 
-    def play(self, block: int) -> Arrays:
+    def play(self, block: int) -> base.Arrays:
         if self._seed is None:
             priors = [named.prior() for named in NAMED.values()]
         else:
@@ -192,22 +183,22 @@ class ValueBlocks(Blocks):
         return {name: np.stack([one[name] for one in values]) for name in values[0]}
 
 
-class OptimumExperiment(Experiment):
+class OptimumExperiment(base.Experiment):
     """Two Bernoulli arms and two components: backward induction over all counts."""
 
     title = "How far each policy is from the best possible one"
     place = "not in the paper"
-    scale = Scale(40, 8)
-    quick = Scale(10, 5)
+    scale = base.Scale(40, 8)
+    quick = base.Scale(10, 5)
 
-    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
+    def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
         n_rounds = min(setting.n_rounds, LONGEST)
         return {
             "random": ValueBlocks(setting.n_runs, n_rounds, setting.seed),
             "named": ValueBlocks(len(NAMED), n_rounds, None),
         }
 
-    def analyse(self, measured: Measured) -> Analysis:
+    def analyse(self, measured: base.Measured) -> base.Analysis:
         drawn, named = measured.parts["random"], measured.parts["named"]
         shares = {name: gain_shares(drawn, name) for name in NAMES}
         stories = {
@@ -218,7 +209,7 @@ class OptimumExperiment(Experiment):
         informed = estimate(drawn["MixIDS, horizon"][:, -1] - drawn["MixIDS"][:, -1])
         greedy = estimate(drawn["MixIDS, horizon"][:, -1] - drawn["Greedy"][:, -1])
         best = max(float((drawn[name] - drawn[OPTIMAL]).max()) for name in NAMES)
-        return Analysis(
+        return base.Analysis(
             {
                 "n_priors": len(drawn[OPTIMAL]),
                 "n_rounds": n_rounds,
@@ -290,13 +281,13 @@ def policy_values(prior: MixturePrior, n_rounds: int) -> dict[str, Float[Array, 
 # -- analysis -------------------------------------------------------------------------------------
 
 
-def _share(values: Arrays, name: str) -> Float[Array, "n h"]:
+def _share(values: base.Arrays, name: str) -> Float[Array, "n h"]:
     """Return for each prior the share of the best possible gain; NaN where there is no gain."""
     gain, best = values[name] - values[UNIFORM], values[OPTIMAL] - values[UNIFORM]
     return np.where(best > 1e-9, gain / np.where(best > 1e-9, best, 1.0), np.nan)
 
 
-def gain_shares(values: Arrays, name: str) -> Estimate:
+def gain_shares(values: base.Arrays, name: str) -> Estimate:
     """Return the mean gain over a uniform choice relative to the best possible mean gain.
 
     The standard error is that of a ratio of means, to first order.

@@ -14,20 +14,10 @@ from mixts.environments import BanditEnvironment, ClassificationBandit, Environm
 from mixts.extend import Array, Estimate, Float, estimate
 from mixts.plots import draw_intervals, new_panels, plot
 from mixts.simulation import Results, prepare
-from mixts_paper.experiments.base import (
-    Analysis,
-    Arrays,
-    Blocks,
-    Experiment,
-    Measured,
-    Once,
-    Scale,
-    Setting,
-    SimulationBlocks,
-)
+from mixts_paper.experiments import base
 from mixts_paper.experiments.beyond._policies import PLAIN, policies_of
 from mixts_paper.experiments.features import ImageFeatures
-from mixts_paper.experiments.paper import _synthetic as synthetic
+from mixts_paper.experiments.paper import _synthetic as bandit
 from mixts_paper.experiments.paper import components, latent_prior, width
 from mixts_paper.experiments.paper import images as paper_images
 from mixts_paper.experiments.verdicts import exceeds, nowhere_worse
@@ -49,15 +39,15 @@ SHOWN = {
 class SyntheticBandit(NamedTuple):
     """A synthetic bandit of Sec. 6.1: a row of the tables."""
 
-    n_components: int = synthetic.N_COMPONENTS
-    width: float = synthetic.WIDTH
+    n_components: int = bandit.N_COMPONENTS
+    width: float = bandit.WIDTH
     exponent: float = 0.0
     """Exponent a of the latent prior P_0(s) proportional to s^-a; 0 is uniform."""
 
     def prior(self) -> MixturePrior:
         """Return the prior, as Gaussian arms: their expected regrets need no draws."""
         weights = latent_prior.latent_weights(self.exponent) if self.exponent else None
-        return synthetic.arms_prior(self.n_components, self.width, weights)
+        return bandit.arms_prior(self.n_components, self.width, weights)
 
 
 PROBLEMS = {
@@ -65,7 +55,7 @@ PROBLEMS = {
     **{
         f"L = {number}": SyntheticBandit(n_components=number)
         for number in components.NUMBERS
-        if 1 < number < synthetic.N_COMPONENTS
+        if 1 < number < bandit.N_COMPONENTS
     },
     **{
         f"P₀(s) ∝ s{power}": SyntheticBandit(exponent=a)
@@ -80,22 +70,22 @@ NARROW = 0.1
 """Greatest width with all runs."""
 
 
-class PoliciesExperiment(Experiment):
+class PoliciesExperiment(base.Experiment):
     """MixTS, MixIDS, Greedy and BayesUCB on the same problems."""
 
     title = "Four policies on the paper's bandits"
     place = "Sec. 6.1, 6.2 and 4.3"
-    scale = Scale(80, 100)
-    quick = Scale(10, 20)
+    scale = base.Scale(80, 100)
+    quick = base.Scale(10, 20)
     options = ("features",)
-    uses = (paper_images, components, latent_prior, width, synthetic)
+    uses = (paper_images, components, latent_prior, width, bandit)
 
     def choices(self, features: str | Path | None = None, **_: Any) -> dict[str, str]:
         """Return the hash of the file of features, as ``paper/images`` does."""
         return paper_images.EXPERIMENT.choices(features)
 
-    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
-        parts: dict[str, Blocks] = {}
+    def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
+        parts: dict[str, base.Blocks] = {}
         for name, problem in PROBLEMS.items():
             prior = problem.prior()
             slow = problem.width > NARROW
@@ -106,7 +96,7 @@ class PoliciesExperiment(Experiment):
         parts[IMAGES] = _part(prior, bandit, setting, slow=True)
         return parts
 
-    def analyse(self, measured: Measured) -> Analysis:
+    def analyse(self, measured: base.Measured) -> base.Analysis:
         results = {name: measured.results(name) for name in (*PROBLEMS, IMAGES)}
         n = measured.setting.n_rounds
         moments = [t for t in MOMENTS if t < n] + [n]
@@ -116,7 +106,7 @@ class PoliciesExperiment(Experiment):
         last = rows[n]
         n_slow = len(results[IMAGES].latent)
         latent = mean_difference([results[name] for name in LATENT], n)
-        return Analysis(
+        return base.Analysis(
             {
                 "n": n,
                 "n_runs": measured.setting.n_runs,
@@ -158,23 +148,23 @@ class PoliciesExperiment(Experiment):
 
 
 def _part(
-    prior: MixturePrior, environment: Environment, setting: Setting, slow: bool
-) -> SimulationBlocks:
+    prior: MixturePrior, environment: Environment, setting: base.Setting, slow: bool
+) -> base.SimulationBlocks:
     n_runs = max(2, setting.n_runs // SLOW) if slow else setting.n_runs
     simulation = prepare(
         policies_of(prior, setting.n_rounds, PLAIN), environment,
         setting.n_rounds, n_runs, setting.seed, block_size=BLOCK,
     )  # fmt: skip
-    return SimulationBlocks(simulation, microseconds=500.0 if slow else 100.0, rewards=False)
+    return base.SimulationBlocks(simulation, microseconds=500.0 if slow else 100.0, rewards=False)
 
 
-def image_prior(images: ImageFeatures, seed: int) -> Arrays:
+def image_prior(images: ImageFeatures, seed: int) -> base.Arrays:
     """Return the prior of ``paper/images``, from the same past tasks."""
     past = paper_images.past_coefficients(images.train_features, images.train_labels, seed)
     return paper_images.prior_arrays(past["coefficients"], images.n_classes, seed)
 
 
-def _source(setting: Setting) -> str:
+def _source(setting: base.Setting) -> str:
     path = setting.sources.get("features")
     return "scikit-learn's digits" if path is None else Path(path).name
 
@@ -226,7 +216,7 @@ def in_order_regret(exponent: float) -> float:
     No policy can do better there: sum_s p_s (s - 1) wrong actions, with decreasing p_s.
     """
     weights = np.sort(latent_prior.latent_weights(exponent))[::-1]
-    return float((synthetic.GOOD - synthetic.OTHER) * (weights * np.arange(len(weights))).sum())
+    return float(bandit.GAP * (weights * np.arange(len(weights))).sum())
 
 
 def _negated(value: Estimate) -> Estimate:

@@ -20,23 +20,9 @@ from mixts_paper.bounds import (
     theorem1,
     theorem1_terms,
 )
-from mixts_paper.experiments.base import (
-    Analysis,
-    Blocks,
-    Experiment,
-    Measured,
-    Once,
-    Scale,
-    Setting,
-    SimulationBlocks,
-)
-from mixts_paper.experiments.paper._synthetic import (
-    N_COMPONENTS,
-    N_FEATURES,
-    NOISE,
-    arms_prior,
-    problem_numbers,
-)
+from mixts_paper.experiments import base
+from mixts_paper.experiments.paper import _synthetic as bandit
+from mixts_paper.experiments.paper._synthetic import N_COMPONENTS, N_FEATURES, NOISE
 from mixts_paper.experiments.verdicts import equal, weakest
 
 WIDTHS = (0.05, 0.3)
@@ -73,24 +59,26 @@ class Step(NamedTuple):
     holds: bool
 
 
-class DecompositionExperiment(Experiment):
+class DecompositionExperiment(base.Experiment):
     """Eq. 1 and the sums of the proof, both sides measured  [paper: Sec. 4.1]."""
 
     title = "The analysis, term by term"
     place = "Sec. 4, App. A"
-    scale = Scale(200, 1000)
-    quick = Scale(20, 100)
+    scale = base.Scale(200, 1000)
+    quick = base.Scale(20, 100)
 
-    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
+    def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
         return {
-            f"width={width:g}": SimulationBlocks(observed(setting, width), microseconds=20.0)
+            f"width={width:g}": base.SimulationBlocks(observed(setting, width), microseconds=20.0)
             for width in WIDTHS
         }
 
-    def analyse(self, measured: Measured) -> Analysis:
+    def analyse(self, measured: base.Measured) -> base.Analysis:
         n = measured.setting.n_rounds
         results = {
-            width: Decomposition.of(arms_prior(width=width), measured.results(f"width={width:g}"))
+            width: Decomposition.of(
+                bandit.arms_prior(width=width), measured.results(f"width={width:g}")
+            )
             for width in WIDTHS
         }
         steps = {width: one.inequalities() for width, one in results.items()}
@@ -98,9 +86,9 @@ class DecompositionExperiment(Experiment):
         rows = [_row(n, width, one) for width, one in results.items()]
         narrow = results[WIDTHS[0]]
         slope = _slope(n, WIDTHS[0])
-        return Analysis(
+        return base.Analysis(
             {
-                **problem_numbers(n),
+                **bandit.problem_numbers(n),
                 "rows": rows,
                 "steps": _steps(steps),
                 "n_steps": sum(map(len, steps.values())),
@@ -123,9 +111,9 @@ class DecompositionExperiment(Experiment):
         )
 
 
-def observed(setting: Setting, width: float) -> Simulation:
+def observed(setting: base.Setting, width: float) -> Simulation:
     """Return the simulation of the bandit as arms: with unit vectors the numbers are the same."""
-    prior = arms_prior(width=width)
+    prior = bandit.arms_prior(width=width)
     return prepare(
         {"MixTS": prior}, BanditEnvironment(prior), setting.n_rounds, setting.n_runs, setting.seed,
         observe=DecompositionObserver(prior),

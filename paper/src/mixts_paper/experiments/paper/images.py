@@ -27,17 +27,7 @@ from mixts.learning import (
 from mixts.pages import Verdict
 from mixts.plots import plot
 from mixts.simulation import Results, prepare
-from mixts_paper.experiments.base import (
-    Analysis,
-    Arrays,
-    Blocks,
-    Experiment,
-    Measured,
-    Once,
-    Scale,
-    Setting,
-    SimulationBlocks,
-)
+from mixts_paper.experiments import base
 from mixts_paper.experiments.features import ImageFeatures
 from mixts_paper.experiments.verdicts import exceeds, greatly, weakest
 
@@ -69,13 +59,13 @@ TUNED: dict[str, dict[str, dict[str, Any]]] = {
 """Variants tuned by hand, by agent and name; the name gives the form of the estimates, and eta."""
 
 
-class ImagesExperiment(Experiment):
+class ImagesExperiment(base.Experiment):
     """Ten images a round, at least one of them of the task's class  [paper: Sec. 6.2]."""
 
     title = "Image classification as a bandit"
     place = "Sec. 6.2, Fig. 1 right"
-    scale = Scale(100, 500)
-    quick = Scale(10, 100)
+    scale = base.Scale(100, 500)
+    quick = base.Scale(10, 100)
     options = ("features",)
 
     def choices(self, features: str | Path | None = None, **_: Any) -> dict[str, str]:
@@ -85,7 +75,7 @@ class ImagesExperiment(Experiment):
         ImageFeatures.load(features)  # raises an error if this is not a file of features
         return {"features": f"sha256 {_hash(Path(features))}"}
 
-    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
+    def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
         images = features_of(setting)
         coefficients = once(
             "coefficients",
@@ -101,9 +91,9 @@ class ImagesExperiment(Experiment):
             setting.n_rounds, setting.n_runs, setting.seed, block_size=BLOCK,
         )  # fmt: skip
         microseconds = 20 + 0.003 * images.n_classes * images.n_features
-        return {"agents": SimulationBlocks(simulation, microseconds=microseconds)}
+        return {"agents": base.SimulationBlocks(simulation, microseconds=microseconds)}
 
-    def analyse(self, measured: Measured) -> Analysis:
+    def analyse(self, measured: base.Measured) -> base.Analysis:
         results = measured.results("agents")
         leads = {name: lead_of(results, name) for name in results.agents if name != "MixTS"}
         best = {kind: _best(results, tuple(names)) for kind, names in TUNED.items()}
@@ -114,7 +104,7 @@ class ImagesExperiment(Experiment):
         for kind in TUNED:
             verdicts[f"better/{kind}"] = exceeds(leads[kind].whole)
             verdicts[f"tuned/{kind}"] = exceeds(leads[best[kind]].whole)
-        return Analysis(
+        return base.Analysis(
             {
                 "source": "scikit-learn's digits" if path is None else Path(path).name,
                 "n_classes": n_classes,
@@ -134,7 +124,7 @@ class ImagesExperiment(Experiment):
         )
 
 
-def features_of(setting: Setting) -> ImageFeatures:
+def features_of(setting: base.Setting) -> ImageFeatures:
     """Return the images of the given file of features, or the digits if there is no file."""
     path = setting.sources.get("features")
     return ImageFeatures.digits() if path is None else ImageFeatures.load(path)
@@ -147,7 +137,9 @@ def _hash(path: Path) -> str:
 # -- the prior, from past tasks ------------------------------------------------------------------
 
 
-def past_coefficients(features: Float[Array, "n d"], labels: Int[Array, " n"], seed: int) -> Arrays:
+def past_coefficients(
+    features: Float[Array, "n d"], labels: Int[Array, " n"], seed: int
+) -> base.Arrays:
     """Fit a linear model to each past task: reward 1 for its class, 0 otherwise  [paper: Sec. 6.2].
 
     Returns
@@ -167,7 +159,7 @@ def past_coefficients(features: Float[Array, "n d"], labels: Int[Array, " n"], s
     return {"coefficients": coefficients, "tasks": tasks}
 
 
-def prior_arrays(coefficients: Float[Array, "n d"], n_classes: int, seed: int) -> Arrays:
+def prior_arrays(coefficients: Float[Array, "n d"], n_classes: int, seed: int) -> base.Arrays:
     """Fit a mixture, and one Gaussian, to the coefficients of the past tasks."""
     # scikit-learn accepts seeds of 32 bits.
     state = int(random.seed_sequence(seed, "paper/images", "mixture").generate_state(1)[0])
@@ -176,7 +168,7 @@ def prior_arrays(coefficients: Float[Array, "n d"], n_classes: int, seed: int) -
     return {**mixture, **{f"unimodal_{name}": array for name, array in one.items()}}
 
 
-def priors_of(arrays: Arrays) -> tuple[MixturePrior, MixturePrior]:
+def priors_of(arrays: base.Arrays) -> tuple[MixturePrior, MixturePrior]:
     """Return the prior of MixTS, with equally likely components, and the prior of UniTS."""
     mixture = LinearGaussian(arrays["mean"], arrays["covariance"], NOISE)
     one = LinearGaussian(arrays["unimodal_mean"], arrays["unimodal_covariance"], NOISE)
@@ -240,7 +232,7 @@ def _rewards(results: Results, name: str) -> dict[str, Estimate]:
     }
 
 
-def _clusters(measured: Measured) -> Mapping[str, float]:
+def _clusters(measured: base.Measured) -> Mapping[str, float]:
     """Return how well the components of the mixture match the classes of the past tasks.
 
     Each past task belongs to the component with the nearest mean. ``pure`` is the fraction of tasks
