@@ -18,10 +18,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mixts.environments import Environment
 from mixts.errors import ParameterError
 from mixts.extend import Array
 from mixts.pages import Verdict
-from mixts.simulation import Results, Simulation
+from mixts.simulation import AgentSpec, Results, Simulation, prepare
 
 Arrays = dict[str, Array]
 Once = Callable[[str, Callable[[], Arrays]], Arrays]
@@ -78,6 +79,22 @@ class SimulationBlocks(Blocks):
         self.rewards = rewards
         runs = simulation.width(0) * simulation.n_rounds * len(simulation.recipes)
         self.cost = 1e-6 * microseconds * runs
+
+    @classmethod
+    def of(
+        cls,
+        agents: Mapping[str, AgentSpec],
+        environment: Environment,
+        setting: Setting,
+        *,
+        microseconds: float = 10.0,
+        rewards: bool = True,
+        **options: Any,
+    ) -> SimulationBlocks:
+        """Prepare the simulation of a setting; ``options`` are those of :func:`prepare`."""
+        size = {"n_rounds": setting.n_rounds, "n_runs": setting.n_runs, "seed": setting.seed}
+        simulation = prepare(agents, environment, **{**size, **options})
+        return cls(simulation, microseconds=microseconds, rewards=rewards)
 
     @property
     def n_blocks(self) -> int:

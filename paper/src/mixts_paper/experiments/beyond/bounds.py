@@ -13,7 +13,6 @@ from mixts.environments import BanditEnvironment
 from mixts.extend import Array, ArrayLike, Estimate, Float, estimate
 from mixts.pages import Verdict
 from mixts.plots import draw_lines, new_panels
-from mixts.simulation import Simulation, prepare
 from mixts_paper.analysis import Inequality, LatentCost, LatentCostObserver
 from mixts_paper.bounds import entropy, theorem1
 from mixts_paper.bounds import of as bounds_of
@@ -93,9 +92,12 @@ class BoundsExperiment(base.Experiment):
 
     def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
         return {
-            problem.name: base.SimulationBlocks(_simulation(setting, problem), microseconds=12.0)
+            problem.name: base.SimulationBlocks.of(
+                {"MixTS": problem.prior}, BanditEnvironment(problem.prior), setting,
+                microseconds=12.0, block_size=BLOCK, observe=LatentCostObserver(problem.prior),
+            )
             for problem in PROBLEMS
-        }
+        }  # fmt: skip
 
     def analyse(self, measured: base.Measured) -> base.Analysis:
         n = measured.setting.n_rounds
@@ -144,14 +146,6 @@ class BoundsExperiment(base.Experiment):
             },
             {"story": _figure(n, costs)},
         )  # fmt: skip
-
-
-def _simulation(setting: base.Setting, problem: ProofCase) -> Simulation:
-    prior = problem.prior
-    return prepare(
-        {"MixTS": prior}, BanditEnvironment(prior), setting.n_rounds, setting.n_runs, setting.seed,
-        block_size=BLOCK, observe=LatentCostObserver(prior),
-    )  # fmt: skip
 
 
 def _row(n: int, problem: ProofCase, cost: LatentCost) -> Row:

@@ -11,7 +11,7 @@ from mixts.environments import BanditEnvironment
 from mixts.extend import Array, Estimate, Float, estimate
 from mixts.families import BernoulliArms
 from mixts.plots import new_panels, plot
-from mixts.simulation import Results, prepare
+from mixts.simulation import Results
 from mixts_paper.experiments import base
 from mixts_paper.experiments.beyond._policies import PLAIN, policies_of
 from mixts_paper.experiments.verdicts import at_most, exceeds
@@ -36,11 +36,13 @@ class LongRunExperiment(base.Experiment):
     quick = base.Scale(8, 200)
 
     def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
-        agents, bandit = flat_bandit(setting.n_rounds)
-        simulation = prepare(
-            agents, bandit, setting.n_rounds, setting.n_runs, setting.seed, block_size=BLOCK
-        )
-        return {"agents": base.SimulationBlocks(simulation, microseconds=20.0, rewards=False)}
+        prior = MixturePrior(BernoulliArms.uniform(N_ARMS))
+        agents, bandit = policies_of(prior, setting.n_rounds, PLAIN), BanditEnvironment(prior)
+        return {
+            "agents": base.SimulationBlocks.of(
+                agents, bandit, setting, block_size=BLOCK, microseconds=20.0, rewards=False
+            )
+        }
 
     def analyse(self, measured: base.Measured) -> base.Analysis:
         results = measured.results("agents")
@@ -72,12 +74,6 @@ class LongRunExperiment(base.Experiment):
             },
             {"regret": _figure(results)},
         )
-
-
-def flat_bandit(n_rounds: int) -> tuple[dict[str, Any], BanditEnvironment]:
-    """Return the policies, and the arms about which they know nothing."""
-    prior = MixturePrior(BernoulliArms.uniform(N_ARMS))
-    return policies_of(prior, n_rounds, PLAIN), BanditEnvironment(prior)
 
 
 def by_factor_of_ten(regret: Float[Array, "r n"]) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ from mixts import MixturePrior
 from mixts.environments import BanditEnvironment, ClassificationBandit, Environment
 from mixts.extend import Array, Estimate, Float, estimate
 from mixts.plots import draw_intervals, new_panels, plot
-from mixts.simulation import Results, prepare
+from mixts.simulation import Results
 from mixts_paper.experiments import base
 from mixts_paper.experiments.beyond._policies import PLAIN, policies_of
 from mixts_paper.experiments.features import ImageFeatures
@@ -151,11 +151,10 @@ def _part(
     prior: MixturePrior, environment: Environment, setting: base.Setting, slow: bool
 ) -> base.SimulationBlocks:
     n_runs = max(2, setting.n_runs // SLOW) if slow else setting.n_runs
-    simulation = prepare(
-        policies_of(prior, setting.n_rounds, PLAIN), environment,
-        setting.n_rounds, n_runs, setting.seed, block_size=BLOCK,
+    return base.SimulationBlocks.of(
+        policies_of(prior, setting.n_rounds, PLAIN), environment, setting,
+        microseconds=500.0 if slow else 100.0, rewards=False, n_runs=n_runs, block_size=BLOCK,
     )  # fmt: skip
-    return base.SimulationBlocks(simulation, microseconds=500.0 if slow else 100.0, rewards=False)
 
 
 def image_prior(images: ImageFeatures, seed: int) -> base.Arrays:

@@ -9,7 +9,6 @@ from mixts.environments import MDPEnvironment, RiverSwim
 from mixts.extend import Estimate, estimate
 from mixts.families import TabularMDP
 from mixts.plots import draw_intervals, new_axes
-from mixts.simulation import prepare
 from mixts_paper.experiments import base
 from mixts_paper.experiments.paper import riverswim as paper
 from mixts_paper.experiments.paper.riverswim import GREAT, RIVALS
@@ -61,14 +60,16 @@ class RiverSwimPriorsExperiment(base.Experiment):
     def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
         river = RiverSwim()
         rivals = {name: paper.agents_of(river)[name] for name in RIVALS}
-        parts: dict[str, base.Blocks] = {
-            row.name: _part(river, agents_of(river, row), setting) for row in ROWS
-        }
-        parts["rivals"] = _part(river, rivals, setting)
         tasks = MDPEnvironment(changed_prior(river, ADDED))
         agents = {**agents_of(river, ADDED), "PSRL": rivals["PSRL"]}
-        parts[POSSIBLE] = _part(tasks, agents, setting)
-        return parts
+        played: dict[str, Any] = {row.name: (agents_of(river, row), river) for row in ROWS}
+        played |= {"rivals": (rivals, river), POSSIBLE: (agents, tasks)}
+        return {
+            name: base.SimulationBlocks.of(
+                agents, where, setting, block_size=BLOCK, microseconds=25.0, rewards=False
+            )
+            for name, (agents, where) in played.items()
+        }
 
     def analyse(self, measured: base.Measured) -> base.Analysis:
         totals = {
@@ -114,15 +115,6 @@ class RiverSwimPriorsExperiment(base.Experiment):
             },
             {"regret": _figure(regret)},
         )
-
-
-def _part(
-    environment: MDPEnvironment, agents: dict[str, Any], setting: base.Setting
-) -> base.SimulationBlocks:
-    simulation = prepare(
-        agents, environment, setting.n_rounds, setting.n_runs, setting.seed, block_size=BLOCK
-    )
-    return base.SimulationBlocks(simulation, microseconds=25.0, rewards=False)
 
 
 def changed_prior(river: RiverSwim, row: Row) -> MixturePrior:

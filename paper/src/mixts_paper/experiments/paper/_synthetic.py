@@ -14,7 +14,7 @@ from mixts.environments import BanditEnvironment
 from mixts.extend import Array, ArrayLike, Estimate, estimate
 from mixts.families import GaussianArms, LinearGaussian
 from mixts.plots import new_axes, new_panels, plot
-from mixts.simulation import Sweep, prepare
+from mixts.simulation import Sweep
 from mixts_paper.analysis.drawings import draw_bounds
 from mixts_paper.bounds import BoundTerms, ShapeComparison, compare_shapes, theorem1_terms
 from mixts_paper.bounds import of as bounds_of_prior
@@ -62,12 +62,9 @@ def part(
 ) -> base.SimulationBlocks:
     """Return the simulation of MixTS and of the oracle, which knows the latent state."""
     prior = synthetic_prior(n_components, width, weights)
-    simulation = prepare(
-        {"MixTS": prior, "Oracle": partial(Oracle, prior)},
-        BanditEnvironment(prior, np.eye(N_FEATURES)),
-        setting.n_rounds, setting.n_runs, setting.seed,
-    )  # fmt: skip
-    return base.SimulationBlocks(simulation, microseconds=8.0, rewards=False)
+    agents: dict[str, Any] = {"MixTS": prior, "Oracle": partial(Oracle, prior)}
+    environment = BanditEnvironment(prior, np.eye(N_FEATURES))
+    return base.SimulationBlocks.of(agents, environment, setting, microseconds=8.0, rewards=False)
 
 
 def bound_terms(n_rounds: int, n_components: int, width: float, form: str) -> BoundTerms:

@@ -11,7 +11,6 @@ from mixts.environments import BanditEnvironment
 from mixts.extend import Estimate
 from mixts.pages import Verdict
 from mixts.plots import draw_lines, new_axes, new_panels, plot
-from mixts.simulation import Simulation, prepare
 from mixts_paper.analysis import Decomposition, DecompositionObserver
 from mixts_paper.bounds import (
     crossing,
@@ -68,10 +67,7 @@ class DecompositionExperiment(base.Experiment):
     quick = base.Scale(20, 100)
 
     def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
-        return {
-            f"width={width:g}": base.SimulationBlocks(observed(setting, width), microseconds=20.0)
-            for width in WIDTHS
-        }
+        return {f"width={width:g}": observed(setting, width) for width in WIDTHS}
 
     def analyse(self, measured: base.Measured) -> base.Analysis:
         n = measured.setting.n_rounds
@@ -111,11 +107,11 @@ class DecompositionExperiment(base.Experiment):
         )
 
 
-def observed(setting: base.Setting, width: float) -> Simulation:
+def observed(setting: base.Setting, width: float) -> base.SimulationBlocks:
     """Return the simulation of the bandit as arms: with unit vectors the numbers are the same."""
     prior = bandit.arms_prior(width=width)
-    return prepare(
-        {"MixTS": prior}, BanditEnvironment(prior), setting.n_rounds, setting.n_runs, setting.seed,
+    return base.SimulationBlocks.of(
+        {"MixTS": prior}, BanditEnvironment(prior), setting, microseconds=20.0,
         observe=DecompositionObserver(prior),
     )  # fmt: skip
 

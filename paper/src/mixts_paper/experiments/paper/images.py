@@ -26,7 +26,7 @@ from mixts.learning import (
 )
 from mixts.pages import Verdict
 from mixts.plots import plot
-from mixts.simulation import Results, prepare
+from mixts.simulation import Results
 from mixts_paper.experiments import base
 from mixts_paper.experiments.features import ImageFeatures
 from mixts_paper.experiments.verdicts import exceeds, greatly, weakest
@@ -85,13 +85,14 @@ class ImagesExperiment(base.Experiment):
             "prior",
             partial(prior_arrays, coefficients["coefficients"], images.n_classes, setting.seed),
         )
-        simulation = prepare(
-            agents_of(*priors_of(fitted)),
-            ClassificationBandit(images.test_features, images.test_labels),
-            setting.n_rounds, setting.n_runs, setting.seed, block_size=BLOCK,
-        )  # fmt: skip
-        microseconds = 20 + 0.003 * images.n_classes * images.n_features
-        return {"agents": base.SimulationBlocks(simulation, microseconds=microseconds)}
+        return {
+            "agents": base.SimulationBlocks.of(
+                agents_of(*priors_of(fitted)),
+                ClassificationBandit(images.test_features, images.test_labels),
+                setting, block_size=BLOCK,
+                microseconds=20 + 0.003 * images.n_classes * images.n_features,
+            )
+        }  # fmt: skip
 
     def analyse(self, measured: base.Measured) -> base.Analysis:
         results = measured.results("agents")

@@ -14,7 +14,7 @@ from mixts.extend import Array, estimate
 from mixts.families import TabularMDP
 from mixts.pages import Verdict
 from mixts.plots import new_panels, plot
-from mixts.simulation import Observer, Recorder, Results, Round, prepare
+from mixts.simulation import Observer, Recorder, Results, Round
 from mixts_paper.analysis import follow_confidence_sets
 from mixts_paper.bounds import episode_width_sum_bound, theorem2
 from mixts_paper.experiments import base
@@ -97,19 +97,17 @@ class RiverSwimExperiment(base.Experiment):
 
     def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
         river = RiverSwim()
-        simulation = prepare(
-            agents_of(river), river, setting.n_rounds, setting.n_runs, setting.seed,
-            block_size=BLOCK,
-        )  # fmt: skip
-        followed = prepare(
-            {"MixTS": river.prior}, river, min(FOLLOWED, setting.n_rounds), setting.n_runs,
-            setting.seed, block_size=BLOCK, observe=TruthObserver(),
-        )  # fmt: skip
+        simulated = base.SimulationBlocks.of
         return {
-            "agents": base.SimulationBlocks(simulation, microseconds=15.0),
+            "agents": simulated(
+                agents_of(river), river, setting, microseconds=15.0, block_size=BLOCK
+            ),
             "widths": WidthBlocks(river, setting),
-            "current": base.SimulationBlocks(followed, microseconds=20.0),
-        }
+            "current": simulated(
+                {"MixTS": river.prior}, river, setting, microseconds=20.0, block_size=BLOCK,
+                n_rounds=min(FOLLOWED, setting.n_rounds), observe=TruthObserver(),
+            ),
+        }  # fmt: skip
 
     def analyse(self, measured: base.Measured) -> base.Analysis:
         river = RiverSwim()
