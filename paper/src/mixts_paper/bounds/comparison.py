@@ -16,9 +16,7 @@ kappa sqrt(lambda); all else stays as in Theorem 1:
 
 with the F = 6 of the statement, or the F = 4 and the c_2 of the appendix. So the first terms of the
 two bounds differ in nothing but sigma sqrt(c_1 n d) against kappa sqrt(lambda) n, and where they
-cross depends neither on F nor on the logarithms. ``form="width"`` pays a single width of the prior
-in every round, F = sqrt(2) and no c_2: the smallest meaningful constant, but not comparable with
-Theorem 1, which counts widths 3 sqrt(2) times.
+cross depends neither on F nor on the logarithms.
 
 For the second bound there is no constant: it is a shape over n and d.
 
@@ -33,17 +31,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from mixts.errors import ParameterError
 from mixts.extend import Array, ArrayLike, Float, checks
 from mixts.pages import Verdict
-from mixts_paper.bounds import _arguments
-from mixts_paper.bounds._arguments import Form
 from mixts_paper.bounds.lemmas import prior_width
-from mixts_paper.bounds.theorems import theorem1_terms
+from mixts_paper.bounds.theorems import Form, at_least_zero, checked_rounds, plain, theorem1_terms
 
 TOLERANCE = 0.15
 """Largest relative error of a scaled bound that has the shape: a larger difference between a curve
@@ -335,21 +331,20 @@ def linear_bound(
     noise_std: float,
     kappa: float,
     max_prior_variance: float,
-    form: Form | Literal["width"] = "statement",
+    form: Form = "statement",
 ) -> Any:
     """Return c' n + 2 sigma sqrt(L n log n), for posteriors that never sharpen  [paper: Sec. 4.3].
 
     Compare it with :func:`theorem1` of the same ``form``: c' is 3 sqrt(2) times the prior's
     width, kappa sqrt(2 lambda d log(dn)), in the statement, and 2 sqrt(2) times that width in the
-    appendix. With ``form="width"`` c' is the width itself. The module derives these constants; they
-    are not those of the earlier paper.
+    appendix. The module derives these constants; they are not those of the earlier paper.
 
     Parameters
     ----------
     n, d, n_components, noise_std, kappa, max_prior_variance
         As for :func:`theorem1`.
     form
-        Constants of the "statement" or of the "appendix"; or "width".
+        Constants of the "statement" or of the "appendix".
 
     Returns
     -------
@@ -365,11 +360,10 @@ def linear_bound(
     >>> round(linear), round(bounds.theorem1(1000, **sizes, **scales))
     (7584, 1611)
     """
-    stated: Form = "statement" if form == "width" else _arguments.form(form)
-    terms = theorem1_terms(n, d, n_components, noise_std, kappa, max_prior_variance, stated)
-    times = {"width": 1.0, "statement": 3 * np.sqrt(2), "appendix": 2 * np.sqrt(2)}[form]
+    terms = theorem1_terms(n, d, n_components, noise_std, kappa, max_prior_variance, form)
+    times = 3 * np.sqrt(2) if form == "statement" else 2 * np.sqrt(2)
     rate = times * prior_width(n, d, kappa, max_prior_variance)
-    return _arguments.plain(rate * _arguments.rounds(n) + terms.identification + terms.constant)
+    return plain(rate * checked_rounds(n) + terms.identification + terms.constant)
 
 
 def lints_order(n: ArrayLike, d: int) -> Any:
@@ -394,7 +388,7 @@ def lints_order(n: ArrayLike, d: int) -> Any:
     >>> bounds.lints_order(n=100, d=4)
     80.0
     """
-    return _arguments.plain(checks.count(d, "d") ** 1.5 * np.sqrt(_arguments.rounds(n)))
+    return plain(checks.count(d, "d") ** 1.5 * np.sqrt(checked_rounds(n)))
 
 
 def crossing(d: int, noise_std: float, kappa: float, max_prior_variance: float) -> float:
@@ -424,7 +418,7 @@ def crossing(d: int, noise_std: float, kappa: float, max_prior_variance: float) 
     d = checks.count(d, "d")
     sigma = checks.positive_number(noise_std, "noise_std")
     k = checks.positive_number(kappa, "kappa")
-    ratio = (k / sigma) ** 2 * _arguments.at_least_zero(max_prior_variance, "max_prior_variance")
+    ratio = (k / sigma) ** 2 * at_least_zero(max_prior_variance, "max_prior_variance")
     if ratio == 0:
         return float("nan")
     if ratio < _SMALLEST_RATIO:

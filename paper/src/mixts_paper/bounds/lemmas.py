@@ -60,9 +60,15 @@ import numpy as np
 from mixts.errors import ParameterError
 from mixts.extend import Array, ArrayLike, checks
 from mixts.planning import MDP
-from mixts_paper.bounds import _arguments
-from mixts_paper.bounds._arguments import Form
-from mixts_paper.bounds.theorems import theorem1_terms, theorem2_terms
+from mixts_paper.bounds.theorems import (
+    Form,
+    at_least_zero,
+    checked_form,
+    checked_rounds,
+    plain,
+    theorem1_terms,
+    theorem2_terms,
+)
 
 # -- App. A ---------------------------------------------------------------------------------------
 
@@ -96,7 +102,7 @@ def gaussian_tail_bound(d: int, epsilon: ArrayLike) -> Any:
     """
     d = checks.count(d, "d")
     least = _at_least_zero(epsilon, "epsilon")
-    return _arguments.plain(d**1.5 * np.exp(-(least**2) / (2 * d)) / np.sqrt(2 * np.pi))
+    return plain(d**1.5 * np.exp(-(least**2) / (2 * d)) / np.sqrt(2 * np.pi))
 
 
 def norm_series_bound(
@@ -132,7 +138,7 @@ def norm_series_bound(
     variance = _at_least_zero(prior_variance, "prior_variance")
     sigma = checks.positive_number(noise_std, "noise_std")
     k = checks.positive_number(kappa, "kappa")
-    return _arguments.plain((sigma**2 + k**2 * variance) * ratio)
+    return plain((sigma**2 + k**2 * variance) * ratio)
 
 
 def log_determinant_bound(
@@ -186,7 +192,7 @@ def trace_bound(
     >>> round(bounds.trace_bound(100, 2, 0.5, kappa=1, precision_trace=8.0), 4)
     7.8637
     """
-    rounds = _arguments.rounds(n)
+    rounds = checked_rounds(n)
     d = checks.count(d, "d")
     sigma = checks.positive_number(noise_std, "noise_std")
     k = checks.positive_number(kappa, "kappa")
@@ -194,7 +200,7 @@ def trace_bound(
     trace = checks.numbers(precision_trace, expected, ParameterError)
     if not (trace > 0).all():
         raise ParameterError(f"{expected}, got {precision_trace!r}")
-    return _arguments.plain(d * np.log1p(rounds * (k / sigma) ** 2 / trace))
+    return plain(d * np.log1p(rounds * (k / sigma) ** 2 / trace))
 
 
 def norm_sum_bound(
@@ -219,7 +225,7 @@ def norm_sum_bound(
     19.829
     """
     c1 = theorem1_terms(n, d, 1, noise_std, kappa, max_prior_variance).c1
-    return _arguments.plain(noise_std * np.sqrt(c1 * _arguments.rounds(n) * d))
+    return plain(noise_std * np.sqrt(c1 * checked_rounds(n) * d))
 
 
 def width_sum_bound(
@@ -247,7 +253,7 @@ def width_sum_bound(
     91.28
     """
     norms = norm_sum_bound(n, d, noise_std, kappa, max_prior_variance)
-    return _arguments.plain(norms * np.sqrt(2 * d * np.log(d * _arguments.rounds(n))))
+    return plain(norms * np.sqrt(2 * d * np.log(d * checked_rounds(n))))
 
 
 def prior_width(n: ArrayLike, d: int, kappa: float, max_prior_variance: float) -> Any:
@@ -269,10 +275,10 @@ def prior_width(n: ArrayLike, d: int, kappa: float, max_prior_variance: float) -
     >>> round(bounds.prior_width(100, 2, kappa=1, max_prior_variance=0.25), 3)
     2.302
     """
-    rounds = _arguments.rounds(n)
+    rounds = checked_rounds(n)
     d, k = checks.count(d, "d"), checks.positive_number(kappa, "kappa")
-    variance = _arguments.at_least_zero(max_prior_variance, "max_prior_variance")
-    return _arguments.plain(k * np.sqrt(2 * variance * d * np.log(d * rounds)))
+    variance = at_least_zero(max_prior_variance, "max_prior_variance")
+    return plain(k * np.sqrt(2 * variance * d * np.log(d * rounds)))
 
 
 def round_bound(n: ArrayLike, d: int, kappa: float, max_prior_variance: float) -> Any:
@@ -329,8 +335,8 @@ def first_part_bound(
     """
     total = _at_least_zero(best_width_sum, "best_width_sum")
     d, k = checks.count(d, "d"), checks.positive_number(kappa, "kappa")
-    variance = _arguments.at_least_zero(max_prior_variance, "max_prior_variance")
-    return _arguments.plain(total + k * np.sqrt(variance * d / (2 * np.pi)))
+    variance = at_least_zero(max_prior_variance, "max_prior_variance")
+    return plain(total + k * np.sqrt(variance * d / (2 * np.pi)))
 
 
 def second_part_bound(
@@ -371,7 +377,7 @@ def second_part_bound(
     total = _at_least_zero(width_sum, "width_sum")
     terms = theorem1_terms(n, d, n_components, noise_std, kappa, max_prior_variance)
     most = round_bound(n, d, kappa, max_prior_variance)
-    return _arguments.plain(np.sqrt(2) * total + terms.identification + 3 * n_components * most)
+    return plain(np.sqrt(2) * total + terms.identification + 3 * n_components * most)
 
 
 # -- App. B ---------------------------------------------------------------------------------------
@@ -405,7 +411,7 @@ def pseudo_count_variance(total: ArrayLike) -> Any:
     good = np.isfinite(array) & (array > 0)
     if not good.all():
         raise ParameterError(f"{expected}, got {array[~good].flat[0]}")
-    return _arguments.plain(1 / (4 * (array + 1)))
+    return plain(1 / (4 * (array + 1)))
 
 
 def value_difference_bound(other: MDP, mdp: MDP, policy: ArrayLike) -> Any:
@@ -487,8 +493,8 @@ def episode_width_sum_bound(
     29354
     """
     terms = theorem2_terms(n, n_states, n_actions, horizon, 1, min_pseudo_count)
-    factor = 4.0 if _arguments.form(form) == "statement" else 4 * np.sqrt(2)
-    return _arguments.plain(factor / 6 * terms.learning + n_states * n_actions * horizon**2)
+    factor = 4.0 if checked_form(form) == "statement" else 4 * np.sqrt(2)
+    return plain(factor / 6 * terms.learning + n_states * n_actions * horizon**2)
 
 
 def _at_least_zero(value: ArrayLike, name: str) -> Array:

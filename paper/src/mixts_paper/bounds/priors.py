@@ -25,7 +25,7 @@ from mixts_paper.bounds.entropies import (
 from mixts_paper.bounds.models import (
     gaussian_separation,
     known_mdps,
-    narrow_bound,
+    narrow_terms,
     separated_bound,
 )
 from mixts_paper.bounds.theorems import theorem1, theorem2
@@ -371,8 +371,8 @@ def _narrow(
         return PriorBound(NARROW, None, "needs one width for all arms of all components")
     width = math.sqrt(one.variances[0])
     learning = float(terms.learning)
-    found = narrow_bound(n, one.weights, one.reward_means, width, one.noise_std, learning)
-    return PriorBound(NARROW, found)
+    found = narrow_terms(n, one.weights, one.reward_means, width, one.noise_std, learning)
+    return PriorBound(NARROW, found.bound)
 
 
 # -- rewards in [0, 1] and MDPs -------------------------------------------------------------------

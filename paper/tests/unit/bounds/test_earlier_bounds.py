@@ -55,8 +55,6 @@ def test_the_linear_bound_holds_the_norms_at_the_priors(problem: tuple[Any, ...]
         terms = theorem1_terms(*problem, form=form)
         expected = factor * per_norm + terms.identification + terms.constant
         assert linear_bound(*problem, form=form) == pytest.approx(expected, rel=1e-13)
-    width = math.sqrt(2) * per_norm + theorem1_terms(*problem).identification
-    assert linear_bound(*problem, form="width") == pytest.approx(width, rel=1e-13)
     assert prior_width(n, d, kappa, variance) * n == pytest.approx(math.sqrt(2) * per_norm)
     assert type(linear_bound(*problem)) is float
 
