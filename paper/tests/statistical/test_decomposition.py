@@ -18,6 +18,7 @@ from mixts_paper.analysis.decomposition import PartsRecorder
 
 import mixts
 from mixts.environments import BanditEnvironment
+from mixts.extend import estimate
 from mixts.simulation import Round
 from tests.statistical import settings
 from tests.statistical.standard_errors import assert_within, of_mean
@@ -69,7 +70,8 @@ def test_the_parts_sum_to_the_regret(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_widths_have_one_expectation(name: str) -> None:
     measured = decomposed(name)
-    assert abs(measured.width_deviation) < LIMIT
+    gap = estimate((measured.width - measured.best_width).sum(axis=1))
+    assert abs(gap.mean) < LIMIT * gap.error
     assert_within(of_mean(measured.norm - measured.best_norm))
 
 

@@ -252,12 +252,6 @@ class Decomposition(MeasuredRegret):
         """
         return _deviation(self.total("gap"), np.abs(self.regret).sum(axis=1).mean())
 
-    @property
-    def width_deviation(self) -> float:
-        """Widths of (A_t, S_t) minus those of (A_t*, S_*), in standard errors."""
-        gap = estimate((self.width - self.best_width).sum(axis=1))
-        return _deviation(gap, self.width.sum(axis=1).mean())
-
     def inequalities(self) -> dict[str, Inequality]:
         """Return the steps of the proof by name, with both sides measured."""
         return _inequalities(self)
@@ -325,7 +319,6 @@ def decompose_regret(
     >>> print(f"{mean:.2f} ± {error:.2f}")
     0.61 ± 1.22
     """
-    _check(prior, environment)
     results = simulate(
         {name: prior}, environment, n_rounds, n_runs, seed, progress=progress,
         engine=engine, block_size=block_size, observe=DecompositionObserver(prior),
@@ -333,43 +326,15 @@ def decompose_regret(
     return Decomposition.of(prior, results)
 
 
-def _check(prior: Any, environment: Any) -> None:
-    ours = _linear_size(prior)
-    if not isinstance(environment, BanditEnvironment):
-        raise ParameterError(
-            "environment must be a BanditEnvironment, which knows the mean of every action, got "
-            f"{type(environment).__name__}"
-        )
-    theirs = environment.prior.family
-    if theirs.kind != prior.family.kind or _linear_size(environment.prior) != ours:
-        raise ParameterError(
-            f"prior must be of the environment's actions, {theirs!r}, got {prior.family!r}"
-        )
-
-
-def _linear_size(prior: Any) -> int:
-    """Return the number of features of a prior for which the proofs define everything."""
+def _check_linear(prior: Any) -> None:
+    """Raise an error for a prior for which the proofs do not define everything."""
     if not isinstance(prior, MixturePrior):
         raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
-    family = prior.family
-    size = family.n_features or family.n_arms
-    if family.common_noise is None or size is None:
+    if prior.family.common_noise is None or prior.family.plans:
         raise ParameterError(
             "regret is decomposed for linear bandits: the prior must be of GaussianArms or "
-            f"LinearGaussian, got {family!r}"
+            f"LinearGaussian, got {prior.family!r}"
         )
-    return size
-
-
-class DecompositionObserver(ActionObserver):
-    """Observer of MixTS that records both parts of the regret."""
-
-    def __init__(self, prior: MixturePrior) -> None:
-        _linear_size(prior)
-        super().__init__(prior)
-
-    def recorder(self, family: Family, problem: BanditProblem) -> PartsRecorder:
-        return PartsRecorder(family, problem)
 
 
 class PartsRecorder(ActionRecorder):
@@ -408,6 +373,16 @@ class PartsRecorder(ActionRecorder):
             "kappa": self._kappa,
             "log_determinant_ratios": self._family.log_determinant_ratios(self._final.statistics),
         }
+
+
+class DecompositionObserver(ActionObserver):
+    """Observer of MixTS that records both parts of the regret."""
+
+    recorder = PartsRecorder
+
+    def __init__(self, prior: MixturePrior) -> None:
+        _check_linear(prior)
+        super().__init__(prior)
 
 
 # -- steps of the proof of Theorem 1 ---------------------------------------------------------------

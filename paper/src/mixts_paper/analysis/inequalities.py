@@ -6,14 +6,14 @@ inequality between sums over rounds, and both sides can be measured in simulatio
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from mixts import MixturePrior
 from mixts.environments import BanditProblem, Problem
+from mixts.errors import ParameterError
 from mixts.extend import Array, Estimate, Float, Int, estimate
 from mixts.families import Family
 from mixts.simulation import Observer, Results, Round, RoundRecorder, check_latent
@@ -228,14 +228,16 @@ class ActionObserver(Observer):
         The prior of MixTS.
     """
 
+    recorder: ClassVar[type[ActionRecorder]]
+    """Class of the recorder of a block of runs."""
+
     def __init__(self, prior: MixturePrior) -> None:
         self._prior = prior
 
     def start(self, agent: Any, problem: Problem) -> ActionRecorder:
         check_latent(problem.latent, self._prior)
-        assert isinstance(problem, BanditProblem)
+        if not isinstance(problem, BanditProblem):
+            raise ParameterError(
+                "environment must be a BanditEnvironment, which knows the mean of every action"
+            )
         return self.recorder(self._prior.family, problem)
-
-    @abstractmethod
-    def recorder(self, family: Family, problem: BanditProblem) -> ActionRecorder:
-        """Return the recorder of a block of runs."""

@@ -234,18 +234,6 @@ def measure_latent_cost(
     return LatentCost.of(prior, results)
 
 
-class LatentCostObserver(ActionObserver):
-    """Observer of MixTS that records what finding the latent state costs."""
-
-    def __init__(self, prior: MixturePrior) -> None:
-        if not isinstance(prior, MixturePrior) or prior.family.plans:
-            raise ParameterError(f"prior must be a MixturePrior of arms or features, got {prior!r}")
-        super().__init__(prior)
-
-    def recorder(self, family: Family, problem: BanditProblem) -> LatentCostRecorder:
-        return LatentCostRecorder(family, problem)
-
-
 class LatentCostRecorder(ActionRecorder):
     """Recorder of both costs of each round, and of the sums that the proofs bound."""
 
@@ -308,6 +296,17 @@ class LatentCostRecorder(ActionRecorder):
             "n_actions": np.full(n, self._problem.means.shape[1]),
             "fixed": np.full(n, self._fixed),
         }
+
+
+class LatentCostObserver(ActionObserver):
+    """Observer of MixTS that records what finding the latent state costs."""
+
+    recorder = LatentCostRecorder
+
+    def __init__(self, prior: MixturePrior) -> None:
+        if not isinstance(prior, MixturePrior) or prior.family.plans:
+            raise ParameterError(f"prior must be a MixturePrior of arms or features, got {prior!r}")
+        super().__init__(prior)
 
 
 # -- steps of the proofs ---------------------------------------------------------------------------

@@ -178,9 +178,6 @@ def test_widths_and_the_gap() -> None:
     assert curve.mean[-1] == pytest.approx(measured.total("first").mean)
     gap = measured.total("gap")
     assert measured.deviation == pytest.approx(gap.mean / gap.error)
-    widths = measured.width.sum(axis=1) - measured.best_width.sum(axis=1)
-    expected = widths.mean() / (widths.std(ddof=1) / math.sqrt(N_RUNS))
-    assert measured.width_deviation == pytest.approx(expected)
 
 
 def test_what_is_printed() -> None:
@@ -288,7 +285,6 @@ def test_certain_components_leave_only_the_second_part() -> None:
     np.testing.assert_allclose(measured.second, 0.8 * wrong)
     np.testing.assert_allclose(measured.gap, 0, atol=1e-15)
     assert measured.deviation == 0
-    assert measured.width_deviation == 0
     steps = measured.inequalities()
     assert all(step.holds for step in steps.values())
     assert steps["squares"].tightness == 1
@@ -384,7 +380,6 @@ def test_an_inequality_of_expectations_allows_for_errors() -> None:
 def test_bad_arguments_are_named() -> None:
     prior, environment = gaussian()
     poisson = mixts.MixturePrior(mixts.PoissonArms([[1.0, 2.0]], [[1.0, 1.0]]))
-    other = mixts.MixturePrior(mixts.GaussianArms([[0.0, 1.0]], [[1.0, 1.0]], 1.0))
     few = prior.select([0])
     cases: list[tuple[tuple[Any, ...], str]] = [
         ((prior.family, environment, 5, 5, 0), "prior must be a MixturePrior, got GaussianArms"),
@@ -392,9 +387,7 @@ def test_bad_arguments_are_named() -> None:
             (poisson, BanditEnvironment(poisson), 5, 5, 0),
             "GaussianArms or LinearGaussian, got Pois",
         ),
-        ((prior, mixts.RiverSwim(), 5, 5, 0), "must be a BanditEnvironment.* got RiverSwim"),
-        ((prior, linear()[1], 5, 5, 0), r"environment's actions, LinearGaussian\(.* got Gaussian"),
-        ((other, environment, 5, 5, 0), r"environment's actions, .*3 arms.* got .*2 arms"),
+        ((prior, mixts.RiverSwim(), 5, 5, 0), "must be a BanditEnvironment, which knows"),
         ((few, environment, 5, 9, 0), "must be the prior's components, 0 to 0, got"),
         ((prior, environment, 0, 5, 0), "n_rounds must be .* got 0"),
         ((prior, environment, 5, 0.5, 0), "n_runs must be .* got 0.5"),

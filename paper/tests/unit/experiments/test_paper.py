@@ -59,7 +59,7 @@ def test_groups_and_names_choose() -> None:
     assert list(chosen(["mixts_paper.studies.movielens"])) == ["studies/movielens"]
     for name, message in (
         ("mixts_paper.studies.nowhere", "no module 'mixts_paper.studies.nowhere'"),
-        ("mixts_paper.studies.cifar100.pickles", "has no EXPERIMENT"),
+        ("mixts_paper.studies.cifar100", "has no EXPERIMENT"),
     ):
         with pytest.raises(ParameterError, match=message):
             chosen([name])

@@ -20,7 +20,7 @@ from mixts_paper.experiments import base
 from mixts_paper.experiments.paper import _synthetic as bandit
 from mixts_paper.experiments.paper import decomposition, latent_prior
 from mixts_paper.experiments.paper._synthetic import GAP, N_COMPONENTS, N_FEATURES, NOISE, STATEMENT
-from mixts_paper.experiments.paper.decomposition import in_symbols
+from mixts_paper.experiments.paper.decomposition import steps_of
 from mixts_paper.experiments.paper.latent_prior import expected_regret, latent_weights
 from mixts_paper.experiments.verdicts import CHANCE, at_most, equal, weakest
 
@@ -69,18 +69,6 @@ class Row(NamedTuple):
     conditions: Mapping[str, str]
 
 
-class Step(NamedTuple):
-    """One step of the proofs, with both sides at every problem; None where it does not apply."""
-
-    claim: str
-    in_expectation: bool
-    sign: str
-    sides: list[tuple[float, float] | None]
-    holds: bool
-    deviation: float
-    """Largest excess of the left side, in standard errors."""
-
-
 class BoundsExperiment(base.Experiment):
     """The synthetic bandit at five points, each step of the proofs measured  [paper: Sec. 4.3]."""
 
@@ -107,7 +95,6 @@ class BoundsExperiment(base.Experiment):
         }
         steps = {name: cost.inequalities() for name, cost in costs.items()}
         rows = {problem.name: _row(n, problem, costs[problem.name]) for problem in PROBLEMS}
-        table = _steps(steps)
         every = [step for one in steps.values() for step in one.values()]
         known = rows[KNOWN.name]
         steep = np.asarray(latent_weights(STEEP))
@@ -116,7 +103,7 @@ class BoundsExperiment(base.Experiment):
                 **bandit.problem_numbers(n),
                 "rows": list(rows.values()),
                 "names": [problem.name for problem in PROBLEMS],
-                "steps": table,
+                "steps": steps_of(steps.values()),
                 "n_steps": len(every),
                 "n_holding": sum(step.holds for step in every),
                 "worst": max(step.deviation for step in every if step.in_expectation),
@@ -154,24 +141,6 @@ def _row(n: int, problem: ProofCase, cost: LatentCost) -> Row:
         problem.name, cost.total("regret"), cost.total("learning"), cost.total("identification"),
         estimate(cost.information), cost.largest_ratio, found.applicable, found.conditions,
     )  # fmt: skip
-
-
-def _steps(steps: Mapping[str, Mapping[str, Inequality]]) -> list[Step]:
-    names = dict.fromkeys(name for one in steps.values() for name in one)
-    rows = []
-    for name in names:
-        same = [one.get(name) for one in steps.values()]
-        there = [step for step in same if step is not None]
-        sides = [None if s is None else (s.means[0].mean, s.means[1].mean) for s in same]
-        rows.append(
-            Step(
-                in_symbols(there[0].claim), there[0].in_expectation,
-                "=" if there[0].equality else "≤", sides,
-                all(step.holds for step in there),
-                max(step.deviation for step in there) if there[0].in_expectation else 0.0,
-            )
-        )  # fmt: skip
-    return rows
 
 
 def _verdict(steps: Mapping[str, Mapping[str, Inequality]], *names: str) -> Verdict:

@@ -12,7 +12,7 @@ import numpy as np
 from mixts import MixturePrior
 from mixts.environments import BanditEnvironment, ClassificationBandit, Environment
 from mixts.extend import Array, Estimate, Float, estimate
-from mixts.plots import draw_intervals, new_panels, plot
+from mixts.plots import draw_intervals, new_panels
 from mixts.simulation import Results
 from mixts_paper.experiments import base
 from mixts_paper.experiments.beyond._policies import PLAIN, policies_of
@@ -28,12 +28,6 @@ BLOCK = 25
 """Runs in a block."""
 OTHERS = tuple(name for name in PLAIN if name != "MixTS")
 IMAGES = "images"
-SHOWN = {
-    "width 0.05": "width 0.05, uniform P₀",
-    "width 0.5": "width 0.5, uniform P₀",
-    "P₀(s) ∝ s⁻²": "width 0.05, P₀(s) ∝ s⁻²",
-}
-"""Problems whose curves are drawn, with titles."""
 
 
 class SyntheticBandit(NamedTuple):
@@ -141,8 +135,6 @@ class PoliciesExperiment(base.Experiment):
             },
             {
                 "ratios": _ratios(results, moments),
-                "curves": _curves(results),
-                "images": plot(results[IMAGES], new_panels(1, width=3.4)[0]).figure,
             },
         )
 
@@ -260,13 +252,6 @@ def _with_gaps(names: Sequence[str]) -> list[str]:
             rows.append("")
         rows.append(name)
     return rows
-
-
-def _curves(results: Mapping[str, Results]) -> Any:
-    panels = new_panels(len(SHOWN), titles=list(SHOWN.values()))
-    for ax, name in zip(panels, SHOWN, strict=True):
-        plot(results[name], ax)
-    return panels[0].figure
 
 
 EXPERIMENT = PoliciesExperiment()

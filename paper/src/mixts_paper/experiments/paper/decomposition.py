@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from mixts.environments import BanditEnvironment
 from mixts.extend import Estimate
 from mixts.pages import Verdict
 from mixts.plots import draw_lines, new_axes, new_panels, plot
-from mixts_paper.analysis import Decomposition, DecompositionObserver
+from mixts_paper.analysis import Decomposition, DecompositionObserver, Inequality
 from mixts_paper.bounds import (
     crossing,
     linear_bound,
@@ -49,13 +49,17 @@ class Row(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One inequality of the proof, with both sides at every width."""
+    """One inequality of a proof, with both sides in every case."""
 
     claim: str
     place: str
     in_expectation: bool
-    sides: list[tuple[float, float]]
+    sign: str
+    sides: list[tuple[float, float] | None]
+    """None where the step does not apply."""
     holds: bool
+    deviation: float
+    """Largest excess of the left side, in standard errors, of a claim about expectations."""
 
 
 class DecompositionExperiment(base.Experiment):
@@ -86,7 +90,7 @@ class DecompositionExperiment(base.Experiment):
             {
                 **bandit.problem_numbers(n),
                 "rows": rows,
-                "steps": _steps(steps),
+                "steps": steps_of(steps.values()),
                 "n_steps": sum(map(len, steps.values())),
                 "n_holding": sum(s.holds for one in steps.values() for s in one.values()),
                 "widths": [(s.means[0].mean, s.means[1].mean) for s in widths],
@@ -138,13 +142,22 @@ def _row(n: int, width: float, one: Decomposition) -> Row:
     )
 
 
-def _steps(steps: Mapping[float, Mapping[str, Any]]) -> list[Step]:
-    rows = []
-    for name, first in steps[WIDTHS[0]].items():
-        same = [inequalities[name] for inequalities in steps.values()]
-        sides = [(s.means[0].mean, s.means[1].mean) for s in same]
-        holds = all(s.holds for s in same)
-        rows.append(Step(in_symbols(first.claim), first.place, first.in_expectation, sides, holds))
+def steps_of(steps: Iterable[Mapping[str, Inequality]]) -> list[Step]:
+    """Return the rows of a table of steps from the inequalities of each case, by name."""
+    cases, rows = list(steps), []
+    for name in dict.fromkeys(name for one in cases for name in one):
+        same = [one.get(name) for one in cases]
+        there = [step for step in same if step is not None]
+        first = there[0]
+        rows.append(
+            Step(
+                in_symbols(first.claim), first.place, first.in_expectation,
+                "=" if first.equality else "≤",
+                [None if s is None else (s.means[0].mean, s.means[1].mean) for s in same],
+                all(step.holds for step in there),
+                max(step.deviation for step in there) if first.in_expectation else 0.0,
+            )
+        )  # fmt: skip
     return rows
 
 
