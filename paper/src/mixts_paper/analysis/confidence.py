@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from mixts import Belief, MixturePrior
-from mixts.engines import EngineLike
 from mixts.environments import Environment, Problem
 from mixts.errors import ParameterError
 from mixts.extend import Array, ArrayLike, Bool, Float, Int, checks
@@ -457,15 +456,12 @@ def follow_confidence_sets(
     seed: int,
     *,
     n_samples: int = 32,
-    name: str = "MixTS",
-    block_size: int | None = None,
-    engine: EngineLike = 1,
-    progress: bool = False,
+    **options: Any,
 ) -> ConfidenceSets:
     """Play MixTS and record the latent confidence sets of the proofs  [paper: Sec. 4.1].
 
-    The runs are, to the bit, those of ``simulate({name: prior}, environment, n_rounds, n_runs,
-    seed)``: the diagnostic has random numbers of its own.
+    The runs are, to the bit, those of ``simulate({"MixTS": prior}, environment, n_rounds,
+    n_runs, seed)``: the diagnostic has random numbers of its own.
 
     With :class:`LinearGaussian`, :class:`GaussianArms` (the linear bandit of the unit vectors) and
     :class:`BernoulliArms` (an MDP of one state and one step) all numbers are exact. With a
@@ -480,10 +476,9 @@ def follow_confidence_sets(
         As in :func:`mixts.simulate`.
     n_samples
         Number of MDPs to sample for the mean value of a policy.
-    name
-        Name of the agent, on which its random numbers depend.
-    block_size, engine, progress
-        As in :func:`mixts.simulate`.
+    options
+        Other options of :func:`mixts.simulate`, such as ``block_size`` and ``engine``; one process
+        plays unless an engine is given.
 
     Returns
     -------
@@ -503,11 +498,11 @@ def follow_confidence_sets(
     n_samples = checks.count(n_samples, "n_samples", least=2)
     measure = measure_of(prior, checks.count(n_rounds, "n_rounds"), n_samples)
     results = simulate(
-        {name: prior}, environment, n_rounds, n_runs, seed, progress=progress,
-        engine=engine, block_size=block_size, observe=ConfidenceObserver(prior, measure),
+        {"MixTS": prior}, environment, n_rounds, n_runs, seed,
+        **{"engine": 1, **options, "observe": ConfidenceObserver(prior, measure)},
     )  # fmt: skip
     return ConfidenceSets(
-        **results.observed[name],
+        **results.observed["MixTS"],
         radius_factor=measure.radius_factor,
         n_components=prior.n_components,
         results=results,

@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 import numpy as np
 
 from mixts import MixturePrior
-from mixts.engines import EngineLike
 from mixts.environments import BanditEnvironment, BanditProblem
 from mixts.errors import ParameterError
 from mixts.extend import Array, Estimate, Float, Int, estimate
@@ -21,13 +20,13 @@ from mixts.families import Family, LinearGaussian
 from mixts.simulation import (
     Results,
     Round,
-    simulate,
 )
 from mixts_paper.analysis.inequalities import (
     ActionObserver,
     ActionRecorder,
     Inequality,
     MeasuredRegret,
+    play,
 )
 from mixts_paper.bounds import feature_width, lemmas, theorem1
 
@@ -280,15 +279,11 @@ def decompose_regret(
     n_rounds: int,
     n_runs: int,
     seed: int,
-    *,
-    block_size: int | None = None,
-    name: str = "MixTS",
-    engine: EngineLike = 1,
-    progress: bool = False,
+    **options: Any,
 ) -> Decomposition:
     """Play MixTS and measure the two expectations whose sum is its Bayes regret  [paper: Eq. 1].
 
-    The runs are, to the bit, those of ``simulate({name: prior}, environment, n_rounds, n_runs,
+    The runs are, to the bit, those of ``simulate({"MixTS": prior}, environment, n_rounds, n_runs,
     seed)``. All numbers are exact. Linear families take long: every component's posterior is
     computed in each round.
 
@@ -297,12 +292,11 @@ def decompose_regret(
     prior
         Prior of :class:`GaussianArms` (the linear bandit of the unit vectors) or
         :class:`LinearGaussian`. Its components are the environment's latent states.
-    environment, n_rounds, n_runs, seed, block_size
+    environment, n_rounds, n_runs, seed
         As in :func:`mixts.simulate`.
-    name
-        Name of the agent, on which its random numbers depend.
-    engine, progress
-        As in :func:`mixts.simulate`.
+    options
+        Other options of :func:`mixts.simulate`, such as ``block_size`` and ``engine``; one process
+        plays unless an engine is given.
 
     Returns
     -------
@@ -319,11 +313,8 @@ def decompose_regret(
     >>> print(f"{mean:.2f} ± {error:.2f}")
     0.61 ± 1.22
     """
-    results = simulate(
-        {name: prior}, environment, n_rounds, n_runs, seed, progress=progress,
-        engine=engine, block_size=block_size, observe=DecompositionObserver(prior),
-    )  # fmt: skip
-    return Decomposition.of(prior, results)
+    observer = DecompositionObserver(prior)
+    return Decomposition.of(prior, play(observer, environment, (n_rounds, n_runs, seed), **options))
 
 
 def _check_linear(prior: Any) -> None:

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mixts import MixturePrior
-from mixts.environments import BanditProblem, Problem
+from mixts.environments import BanditProblem, Environment, Problem
 from mixts.errors import ParameterError
 from mixts.extend import Array, Estimate, Float, Int, estimate
 from mixts.families import Family
-from mixts.simulation import Observer, Results, Round, RoundRecorder, check_latent
+from mixts.simulation import Observer, Results, Round, RoundRecorder, check_latent, simulate
 
 N_ERRORS = 2.0
 """A difference of fewer standard errors does not show that an expectation is larger."""
@@ -232,12 +232,23 @@ class ActionObserver(Observer):
     """Class of the recorder of a block of runs."""
 
     def __init__(self, prior: MixturePrior) -> None:
-        self._prior = prior
+        self.prior = prior
 
     def start(self, agent: Any, problem: Problem) -> ActionRecorder:
-        check_latent(problem.latent, self._prior)
+        check_latent(problem.latent, self.prior)
         if not isinstance(problem, BanditProblem):
             raise ParameterError(
                 "environment must be a BanditEnvironment, which knows the mean of every action"
             )
-        return self.recorder(self._prior.family, problem)
+        return self.recorder(self.prior.family, problem)
+
+
+def play(
+    observer: ActionObserver, environment: Environment, size: tuple[int, int, int], **options: Any
+) -> Results:
+    """Play MixTS under an observer, in this process unless an engine is given.
+
+    ``size`` is the number of rounds, the number of runs, and the seed.
+    """
+    options = {"engine": 1, **options, "observe": observer}
+    return simulate({"MixTS": observer.prior}, environment, *size, **options)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mixts import MixturePrior
-from mixts.engines import EngineLike
 from mixts.environments import BanditEnvironment, BanditProblem
 from mixts.errors import ParameterError
 from mixts.extend import Array, Estimate, Float, Int, estimate
@@ -22,13 +21,13 @@ from mixts.families import Family
 from mixts.simulation import (
     Results,
     Round,
-    simulate,
 )
 from mixts_paper.analysis.inequalities import (
     ActionObserver,
     ActionRecorder,
     Inequality,
     MeasuredRegret,
+    play,
 )
 from mixts_paper.bounds import EntropyTerms, bounded_entropy_bound, entropy, entropy_terms
 from mixts_paper.bounds.entropies import best_action_entropy, common_mean_range, count_bound, radius
@@ -199,9 +198,7 @@ def measure_latent_cost(
     n_rounds: int,
     n_runs: int,
     seed: int,
-    *,
-    block_size: int | None = None,
-    engine: EngineLike = 1,
+    **options: Any,
 ) -> LatentCost:
     """Play MixTS and measure both sides of each step of the bounds that know the latent prior.
 
@@ -209,8 +206,11 @@ def measure_latent_cost(
     ----------
     prior
         Prior of arms, or of linear rewards with Gaussian noise; the environment's own.
-    environment, n_rounds, n_runs, seed, block_size, engine
+    environment, n_rounds, n_runs, seed
         As in :func:`mixts.simulate`.
+    options
+        Other options of :func:`mixts.simulate`, such as ``block_size`` and ``engine``; one process
+        plays unless an engine is given.
 
     Returns
     -------
@@ -227,11 +227,8 @@ def measure_latent_cost(
     >>> print(f"{mean:.2f} ± {error:.2f}")
     0.82 ± 0.09
     """
-    results = simulate(
-        {"MixTS": prior}, environment, n_rounds, n_runs, seed,
-        engine=engine, block_size=block_size, observe=LatentCostObserver(prior),
-    )  # fmt: skip
-    return LatentCost.of(prior, results)
+    observer = LatentCostObserver(prior)
+    return LatentCost.of(prior, play(observer, environment, (n_rounds, n_runs, seed), **options))
 
 
 class LatentCostRecorder(ActionRecorder):

@@ -204,14 +204,6 @@ def test_the_runs_are_those_of_simulate(name: str) -> None:
     assert measured.results.settings == results.settings
 
 
-def test_another_name_is_another_stream() -> None:
-    prior, environment = gaussian()
-    results = simulate({"again": prior}, environment, 4, 3, 0)
-    other = decompose_regret(prior, environment, 4, 3, 0, name="again")
-    np.testing.assert_array_equal(other.regret, results.regret["again"])
-    assert (decompose_regret(prior, environment, 4, 3, 0).sampled != other.sampled).any()
-
-
 def simulation(prior: MixturePrior, environment: BanditEnvironment) -> Simulation:
     observer = DecompositionObserver(prior)
     return prepare(
