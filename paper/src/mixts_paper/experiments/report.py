@@ -46,8 +46,15 @@ from mixts.errors import FormatError, OutputError
 from mixts.extend import Estimate
 from mixts.pages import Claim, Figure, Report, Section, Table
 from mixts.plots import save_figure
-from mixts_paper.experiments.base import Analysis, Experiment, Measured, Setting
-from mixts_paper.experiments.registry import GROUPS, all_experiments, group_of
+from mixts_paper.experiments.base import (
+    GROUPS,
+    Analysis,
+    Experiment,
+    Measured,
+    Setting,
+    all_experiments,
+    group_of,
+)
 from mixts_paper.experiments.store import Store, is_complete, now, read_manifest
 from mixts_paper.experiments.verdicts import RULES
 

@@ -17,8 +17,14 @@ from mixts.errors import ParameterError
 from mixts.extend import checks, progress_bars, random
 from mixts.pages import Claim, Section, check_installed, write_report
 from mixts.plots import new_axes
-from mixts_paper.experiments.base import Arrays, Blocks, Experiment, Setting, checked_id
-from mixts_paper.experiments.registry import all_experiments, chosen
+from mixts_paper.experiments.base import (
+    Arrays,
+    Blocks,
+    Experiment,
+    Setting,
+    all_experiments,
+    chosen,
+)
 from mixts_paper.experiments.report import analyse_folder, option_words, report_of
 from mixts_paper.experiments.store import Store, open_folder
 
@@ -168,7 +174,11 @@ def reproduce(
 
 def _experiments_by_id(experiments: Sequence[str | Experiment]) -> dict[str, Experiment]:
     """Return named and given experiments by id; those of the package for an empty sequence."""
-    given = {checked_id(e.id): e for e in experiments if isinstance(e, Experiment)}
+    given = {e.id: e for e in experiments if isinstance(e, Experiment)}
+    for id in given:
+        group, _, name = id.partition("/")
+        if not (group.isidentifier() and name.replace("-", "_").isidentifier()):
+            raise ParameterError(f"an experiment's id must look like paper/width, got {id!r}")
     names = [e for e in experiments if isinstance(e, str)]
     named = chosen(names) if names or not given else {}
     return {**named, **given}

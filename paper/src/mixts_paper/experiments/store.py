@@ -33,8 +33,7 @@ from mixts import __version__
 from mixts.errors import FormatError, OutputError
 from mixts.extend import files
 from mixts.sources import LIBRARY, Sources, sources_hash
-from mixts_paper.experiments.base import Arrays, Blocks, Experiment, Setting
-from mixts_paper.experiments.registry import GROUPS
+from mixts_paper.experiments.base import GROUPS, Arrays, Blocks, Experiment, Setting
 
 _MARK = "mixts.json"
 _KIND = {"format": "mixts/reproduction", "version": 1}
@@ -62,7 +61,6 @@ PAPER = Sources(
     {
         "commands": "parses arguments and prints",
         "analysis/drawings.py": "draws finished results",
-        "experiments/registry.py": "finds experiments by name",
         "experiments/report.py": "writes reports about finished results",
         "experiments/verdicts.py": "judges finished results",
     },
