@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,12 @@ from mixts_paper.experiments.base import (
     Arrays,
     Blocks,
     Experiment,
+    Scale,
     Setting,
     all_experiments,
     chosen,
 )
-from mixts_paper.experiments.report import analyse_folder, option_words, report_of
+from mixts_paper.experiments.report import analyse_folder, command_line, report_of
 from mixts_paper.experiments.store import Store, open_folder
 
 log = logging.getLogger("mixts_paper.experiments")
@@ -55,39 +55,6 @@ class Reproduction:
     def claims(self) -> tuple[Claim, ...]:
         """Claims of all sections."""
         return tuple(claim for section in self.sections for claim in section.claims)
-
-
-@dataclass(frozen=True)
-class Request:
-    """Arguments of one call of :func:`reproduce`, or of the command ``mixts reproduce``."""
-
-    n_runs: int | None = None
-    n_rounds: int | None = None
-    seed: int = 1
-    quick: bool = False
-    choices: Mapping[str, Any] = field(default_factory=dict)
-
-    def command(self, names: Sequence[str]) -> str:
-        """Return the command line for these experiments; no names: those of the package."""
-        words = ["mixts", "reproduce", *names, *(["--quick"] if self.quick else [])]
-        given = {"runs": self.n_runs, "rounds": self.n_rounds, "seed": self.seed}
-        for name, value in given.items():
-            words += [] if value is None else [f"--{name}", str(value)]
-        for name, value in self.choices.items():
-            words += option_words(name, str(value))
-        return shlex.join(words)
-
-    def setting(self, experiment: Experiment) -> Setting:
-        """Return the setting of one experiment."""
-        scale = experiment.quick if self.quick else experiment.scale
-        given = {name: self.choices[name] for name in experiment.options if name in self.choices}
-        return Setting(
-            scale.n_runs if self.n_runs is None else self.n_runs,
-            scale.n_rounds if self.n_rounds is None else self.n_rounds,
-            self.seed,
-            experiment.choices(**given),
-            {name: str(value) for name, value in given.items()},
-        )
 
 
 def reproduce(
@@ -143,12 +110,12 @@ def reproduce(
     random.seed_sequence(seed)  # raises an error if it is not a seed
     if isinstance(engine, int):
         checks.count(engine, "workers")
-    request = Request(
-        None if n_runs is None else checks.count(n_runs, "runs", least=2),
-        None if n_rounds is None else checks.count(n_rounds, "rounds", least=2),
-        seed, quick, choices,
-    )  # fmt: skip
-    settings = {id: request.setting(experiment) for id, experiment in wanted.items()}
+    n_runs = None if n_runs is None else checks.count(n_runs, "runs", least=2)
+    n_rounds = None if n_rounds is None else checks.count(n_rounds, "rounds", least=2)
+    settings = {
+        id: _setting(one, one.quick if quick else one.scale, n_runs, n_rounds, seed, choices)
+        for id, one in wanted.items()
+    }
     folder = open_folder(Path(out))
     stores = {id: Store(folder, wanted[id], settings[id]) for id in wanted}
     for store in stores.values():
@@ -163,7 +130,8 @@ def reproduce(
     analysed, left_out = analyse_folder(folder, known, wanted.keys(), log.info)
     seconds = time.perf_counter() - started
     is_default = wanted.keys() == chosen(()).keys()
-    command = request.command([] if is_default else [e.address or e.id for e in wanted.values()])
+    names = [] if is_default else [e.address or e.id for e in wanted.values()]
+    command = command_line(names, choices, quick, runs=n_runs, rounds=n_rounds, seed=seed)
     page = folder / "report.html"
     write_report(report_of(analysed, left_out, command, seconds), page)
     return Reproduction(
@@ -182,6 +150,21 @@ def _experiments_by_id(experiments: Sequence[str | Experiment]) -> dict[str, Exp
     names = [e for e in experiments if isinstance(e, str)]
     named = chosen(names) if names or not given else {}
     return {**named, **given}
+
+
+def _setting(
+    experiment: Experiment,
+    scale: Scale,
+    n_runs: int | None,
+    n_rounds: int | None,
+    seed: int,
+    choices: Mapping[str, Any],
+) -> Setting:
+    given = {name: choices[name] for name in experiment.options if name in choices}
+    return Setting(
+        n_runs or scale.n_runs, n_rounds or scale.n_rounds, seed,
+        experiment.choices(**given), {name: str(value) for name, value in given.items()},
+    )  # fmt: skip
 
 
 def _check_choices(wanted: Mapping[str, Experiment], choices: Mapping[str, Any]) -> None:
