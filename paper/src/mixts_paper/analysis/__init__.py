@@ -5,7 +5,6 @@ from mixts_paper.analysis.confidence import ConfidenceSets, Threshold, follow_co
 from mixts_paper.analysis.decomposition import (
     Decomposition,
     DecompositionObserver,
-    PriorScales,
     decompose_regret,
 )
 from mixts_paper.analysis.identification import Identification, identify
@@ -24,7 +23,6 @@ __all__ = [
     "Inequality",
     "LatentCost",
     "LatentCostObserver",
-    "PriorScales",
     "Threshold",
     "decompose_regret",
     "follow_confidence_sets",

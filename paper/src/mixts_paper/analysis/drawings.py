@@ -230,7 +230,7 @@ def draw_decomposition(
     ends = []
     x = np.arange(1, shown + 1)
     for quantity, (name, look) in _PARTS.items():
-        mean, error = decomposition.curve(quantity)  # type: ignore[arg-type]
+        mean, error = decomposition.curve(quantity)
         draw_mean(ax, x, (mean[:shown], error[:shown]), look)
         ends.append(End(name, look.color, shown, float(mean[shown - 1])))
     ax.set_xlim(0, shown)

@@ -6,8 +6,9 @@ inequality between sums over rounds, and both sides can be measured in simulatio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -155,10 +156,28 @@ def _n_errors(n_runs: int, n_cases: int, least: float) -> float:
 # -- measurements ----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, repr=False)
 class MeasuredRegret:
-    """What can be read of an observed simulation of MixTS, whatever was observed."""
+    """What was observed of MixTS in a simulation, whatever it was."""
 
+    kappa: Float[Array, " n_runs"]
+    sampled: Int[Array, "n_runs n_rounds"]
+    prior: MixturePrior
     results: Results
+
+    @classmethod
+    def of(cls, prior: MixturePrior, results: Results) -> Self:
+        """Return the measurements from the results of a simulation that was observed.
+
+        Parameters
+        ----------
+        prior
+            The prior of MixTS.
+        results
+            Results of a simulation that an observer of this kind observed.
+        """
+        (observed,) = results.observed.values()
+        return cls(**observed, prior=prior, results=results)
 
     @property
     def regret(self) -> Float[Array, "n_runs n_rounds"]:
@@ -175,9 +194,29 @@ class MeasuredRegret:
         """Number of rounds, n."""
         return int(self.regret.shape[1])
 
-    def _scale(self) -> str:
+    def total(self, quantity: str) -> Estimate:
+        """Return the mean over runs of a sum over rounds, and its standard error.
+
+        Parameters
+        ----------
+        quantity
+            Name of an array over rounds, such as "regret".
+
+        Returns
+        -------
+        Estimate
+            Mean and standard error.
+        """
+        return estimate(np.asarray(getattr(self, quantity)).sum(axis=1))
+
+    def _table(self, head: str, rows: Mapping[str, str]) -> str:
+        """Return the totals of quantities, each with a remark, as text."""
         s = self.results.settings
-        return f"{s['n_runs']} runs of {s['n_rounds']} rounds, seed {s['seed']}"
+        lines = [f"{head} of {s['n_runs']} runs of {s['n_rounds']} rounds, seed {s['seed']}"]
+        for name, remark in rows.items():
+            mean, error = self.total(name)
+            lines.append(f"  {name}: {mean:.2f} ± {error:.2f}{remark}")
+        return "\n".join(lines)
 
 
 class ActionRecorder(RoundRecorder):
@@ -217,6 +256,10 @@ class ActionRecorder(RoundRecorder):
 
     def after_update(self, round_: Round) -> None:
         self._final = round_.belief
+
+    def arrays(self) -> dict[str, Array]:
+        """Return what was measured in each round, and the largest norm of an action."""
+        return {**super().arrays(), "kappa": self._kappa}
 
 
 class ActionObserver(Observer):

@@ -16,10 +16,9 @@ import numpy as np
 from mixts import MixturePrior
 from mixts.environments import BanditEnvironment, BanditProblem
 from mixts.errors import ParameterError
-from mixts.extend import Array, Estimate, Float, Int, estimate
+from mixts.extend import Array, Float, Int
 from mixts.families import Family
 from mixts.simulation import (
-    Results,
     Round,
 )
 from mixts_paper.analysis.inequalities import (
@@ -97,7 +96,6 @@ class LatentCost(MeasuredRegret):
     learning: Float[Array, "n_runs n_rounds"]
     identification: Float[Array, "n_runs n_rounds"]
     excess: Float[Array, "n_runs n_rounds"]
-    sampled: Int[Array, "n_runs n_rounds"]
     within: Float[Array, "n_runs n_rounds"]
     between: Float[Array, "n_runs n_rounds"]
     roots: Float[Array, "n_runs n_rounds"]
@@ -108,49 +106,12 @@ class LatentCost(MeasuredRegret):
     final_weights: Float[Array, "n_runs L"]
     gain: Float[Array, "n_runs L"]
     n_actions: Int[Array, " n_runs"]
-    kappa: Float[Array, " n_runs"]
     fixed: Array
-    prior: MixturePrior
-    results: Results
-
-    @classmethod
-    def of(cls, prior: MixturePrior, results: Results) -> LatentCost:
-        """Return the measurements from the results of a simulation that was observed.
-
-        Parameters
-        ----------
-        prior
-            The prior of MixTS.
-        results
-            Results of a simulation that a :class:`LatentCostObserver` observed.
-
-        Returns
-        -------
-        LatentCost
-            The measurements.
-        """
-        (observed,) = results.observed.values()
-        return cls(**observed, prior=prior, results=results)
 
     @property
     def information(self) -> Float[Array, " n_runs"]:
         """H(P_0) - H(P_{n+1}), whose expectation is the information of n rounds on the state."""
         return _entropies(self.prior.weights[None])[0] - _entropies(self.final_weights)
-
-    def total(self, quantity: str) -> Estimate:
-        """Return the mean over runs of a sum over rounds, and its standard error.
-
-        Parameters
-        ----------
-        quantity
-            Name of an array over rounds, such as "learning" or "identification".
-
-        Returns
-        -------
-        Estimate
-            Mean and standard error.
-        """
-        return estimate(np.asarray(getattr(self, quantity)).sum(axis=1))
 
     @property
     def largest_ratio(self) -> float:
@@ -175,12 +136,8 @@ class LatentCost(MeasuredRegret):
         return latent_steps(self)
 
     def __repr__(self) -> str:
-        rows = {
-            name: self.total(name)
-            for name in ("regret", "learning", "identification", "within", "between")
-        }
-        lines = [f"  {name}: {mean:.3f} ± {error:.3f}" for name, (mean, error) in rows.items()]
-        return "\n".join([f"LatentCost of {self._scale()}", *lines])
+        names = ("regret", "learning", "identification", "within", "between")
+        return self._table("LatentCost", dict.fromkeys(names, ""))
 
 
 def _entropies(weights: Float[Array, "n L"]) -> Float[Array, " n"]:
@@ -288,7 +245,6 @@ class LatentCostRecorder(ActionRecorder):
             "variances": self._variances,
             "gain": gain,
             "mean_range": self._mean_range,
-            "kappa": self._kappa,
             "final_weights": self._final.weights,
             "n_actions": np.full(n, self._problem.means.shape[1]),
             "fixed": np.full(n, self._fixed),
