@@ -131,28 +131,24 @@ class ShapeComparison:
         """Last bound / first."""
         return _growth(self.bound)
 
-    @property
-    def lines(self) -> list[str]:
-        """The comparison as lines of text, without the rule."""
+    def __repr__(self) -> str:
         first, last = (
             f"regret {self.regret[i]:.4g}"
             + (f" ± {self.errors[i]:.2g}" if self.errors is not None else "")
             + f", bound {self.bound[i]:.4g}"
             for i in (0, -1)
         )
-        return [
-            f"first point: {first}",
-            f"last point: {last}",
-            f"growth factors: regret {self.regret_growth:.3g}, bound {self.bound_growth:.3g}",
-            f"best scale: {self.scale:.4g} (1/{1 / self.scale:.4g}), relative error "
-            f"{self.relative_error:.1%} (of a constant: {self.flat_error:.1%})",
-            f"correlation: rank {self.rank_correlation:.3f}, linear {self.linear_correlation:.3f}",
-            f"shape: {self.verdict}",
-        ]
-
-    def __repr__(self) -> str:
-        head = f"ShapeComparison of regret and bound at {len(self.regret)} points"
-        return "\n  ".join([head, *self.lines])
+        return (
+            f"ShapeComparison of regret and bound at {len(self.regret)} points\n"
+            f"  first point: {first}\n"
+            f"  last point: {last}\n"
+            f"  growth factors: regret {self.regret_growth:.3g}, bound {self.bound_growth:.3g}\n"
+            f"  best scale: {self.scale:.4g} (1/{1 / self.scale:.4g}), relative error "
+            f"{self.relative_error:.1%} (of a constant: {self.flat_error:.1%})\n"
+            f"  correlation: rank {self.rank_correlation:.3f}, linear "
+            f"{self.linear_correlation:.3f}\n"
+            f"  shape: {self.verdict}"
+        )
 
 
 def compare_shapes(
@@ -210,9 +206,9 @@ def compare_shapes(
       correlation: rank 1.000, linear 0.996
       shape: holds
     """
-    r, b = _column(regret, "regret"), _column(bound, "bound")
-    e = None if errors is None else _column(errors, "errors")
-    _check(r, b, e)
+    given = {} if errors is None else {"errors": errors}
+    r, b, *rest = _columns(regret=regret, bound=bound, **given)
+    e = rest[0] if rest else None
     # Only shapes count: rescale, lest squares overflow or vanish.
     r_unit, b_unit = r.max(), b.max()
     x, y = b / b_unit, r / r_unit
@@ -292,30 +288,26 @@ def _growth(values: Float[Array, " p"]) -> float:
     return float(values[-1] / values[0])
 
 
-def _column(value: Any, name: str) -> Float[Array, " p"]:
-    expected = f"{name} must be a finite number, at least 0, for each point of a sweep"
-    array = checks.numbers(value, expected, ParameterError)
-    if array.ndim != 1:
-        raise ParameterError(f"{expected}, got shape {array.shape}")
-    if len(array) < 2:
-        raise ParameterError(f"{name} must have at least 2 points to have a shape, got {array}")
-    good = np.isfinite(array) & (array >= 0)
-    if not good.all():
-        at = int(np.argmin(good))
-        raise ParameterError(f"{expected}, got {array[at]} at point {at}")
-    return array
-
-
-def _check(regret: Array, bound: Array, errors: Array | None) -> None:
-    given = {"regret": regret, "bound": bound, **({} if errors is None else {"errors": errors})}
-    lengths = {name: len(array) for name, array in given.items()}
+def _columns(**given: ArrayLike) -> list[Float[Array, " p"]]:
+    """Return the columns of a sweep, checked."""
+    columns = []
+    for name, value in given.items():
+        least = "above 0" if name == "bound" else "at least 0"
+        expected = f"{name} must be a finite number, {least}, for each point of a sweep"
+        array = checks.numbers(value, expected, ParameterError)
+        if array.ndim != 1 or len(array) < 2:
+            raise ParameterError(f"{expected}, at least 2 of them, got shape {array.shape}")
+        good = np.isfinite(array) & (array > 0 if name == "bound" else array >= 0)
+        if not good.all():
+            at = int(np.argmin(good))
+            raise ParameterError(f"{expected}, got {array[at]} at point {at}")
+        columns.append(array)
+    lengths = {name: len(array) for name, array in zip(given, columns, strict=True)}
     if len(set(lengths.values())) != 1:
         raise ParameterError(f"regret, bound and errors must have the same points, got {lengths}")
-    if not (bound > 0).all():
-        at = int(np.argmin(bound > 0))
-        raise ParameterError(f"the bound must be above 0, got {bound[at]} at point {at}")
-    if not (regret > 0).any():
+    if not (columns[0] > 0).any():
         raise ParameterError("the regret is 0 at every point: it has no shape to compare")
+    return columns
 
 
 # -- earlier bounds -------------------------------------------------------------------------------
