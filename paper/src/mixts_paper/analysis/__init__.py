@@ -16,16 +16,7 @@ from mixts_paper.analysis.latent_cost import (
 )
 
 __all__ = [
-    "ConfidenceSets",
-    "Decomposition",
-    "DecompositionObserver",
-    "Identification",
-    "Inequality",
-    "LatentCost",
-    "LatentCostObserver",
-    "Threshold",
-    "decompose_regret",
-    "follow_confidence_sets",
-    "identify",
-    "measure_latent_cost",
-]
+    "ConfidenceSets", "Decomposition", "DecompositionObserver", "Identification", "Inequality",
+    "LatentCost", "LatentCostObserver", "Threshold", "decompose_regret", "follow_confidence_sets",
+    "identify", "measure_latent_cost",
+]  # fmt: skip

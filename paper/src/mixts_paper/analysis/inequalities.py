@@ -18,9 +18,8 @@ from mixts.errors import ParameterError
 from mixts.extend import Array, Estimate, Float, Int, estimate
 from mixts.families import Family
 from mixts.simulation import Observer, Results, Round, RoundRecorder, check_latent, simulate
+from mixts_paper.bounds.comparison import N_ERRORS
 
-N_ERRORS = 2.0
-"""A difference of fewer standard errors does not show that an expectation is larger."""
 N_EQUAL = 3.0
 """Two sides of an identity agree if they differ by at most this many standard errors."""
 CHANCE = 0.05

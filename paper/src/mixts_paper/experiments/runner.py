@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,7 +125,8 @@ def reproduce(
         with ExitStack() as stack:
             opened = stack.enter_context(engine_of(n_processors() if engine is None else engine))
             log.info("simulating %d blocks on %s", _n_blocks(batches), opened.name)
-            run(batches, opened, stack.enter_context(batch_bars(batches, progress)))
+            bars = stack.enter_context(progress_bars(progress))
+            run(batches, opened, bars.add("all", sum(batch.cost for batch in batches)).advance)
     known = {**all_experiments(), **wanted}
     analysed, left_out = analyse_folder(folder, known, wanted.keys(), log.info)
     seconds = time.perf_counter() - started
@@ -229,24 +230,6 @@ def batches_of(store: Store, parts: Mapping[str, Blocks]) -> list[Batch]:
     return batches
 
 
-@contextmanager
-def batch_bars(batches: Sequence[Batch], show: bool | None) -> Iterator[Callable[[Batch], None]]:
-    """Show a progress bar for each experiment and one for all; yield a function to advance them."""
-    costs: dict[str, float] = {}
-    for batch in batches:
-        costs[batch.store.id] = costs.get(batch.store.id, 0.0) + batch.cost
-    with progress_bars(show) as bars:
-        total = bars.add("all", sum(costs.values()))
-        # Experiments run in no fixed order, so only the total has a remaining time.
-        each = {id: bars.add(f"  {id}", cost, remaining=False) for id, cost in costs.items()}
-
-        def advance(batch: Batch) -> None:
-            total.advance(batch.cost)
-            each[batch.store.id].advance(batch.cost)
-
-        yield advance
-
-
 def simulate_blocks(
     part: Blocks, blocks: Iterable[int], label: str, index: int
 ) -> list[SimulatedBlock]:
@@ -268,10 +251,10 @@ def simulate_blocks(
 
 
 def run(
-    batches: Sequence[Batch], engine: Engine, advance: Callable[[Batch], None] = lambda batch: None
+    batches: Sequence[Batch], engine: Engine, advance: Callable[[float], None] = lambda cost: None
 ) -> None:
-    """Run all batches and keep each block as soon as it is finished."""
-    batches = list(_in_order(batches))
+    """Run all batches, the longest first, and keep each block as soon as it is finished."""
+    batches = sorted(batches, key=lambda batch: -batch.cost)
     shared: dict[int, Any] = {}
 
     def arguments() -> Iterator[tuple[Any, ...]]:
@@ -286,28 +269,10 @@ def run(
             batch = batches[index]
             for block, arrays, seconds in simulated:
                 batch.store.write(batch.name, block, arrays, seconds)
-            advance(batch)
+            advance(batch.cost)
     except BrokenProcessPool as error:
         error.add_note(
             "Finished blocks are kept: repeat the command to continue. If memory ran out, "
             "--workers 1 needs the least."
         )
         raise
-
-
-def _in_order(batches: Sequence[Batch]) -> Iterator[Batch]:
-    """Yield the longest batch of each experiment, then all other batches, longest first.
-
-    The first batches are then of different families, and the workers compile different loops at the
-    same time.
-    """
-    longest_first = sorted(batches, key=lambda batch: -batch.cost)
-    begun: set[int] = set()
-    others = []
-    for batch in longest_first:
-        if id(batch.store) in begun:
-            others.append(batch)
-        else:
-            begun.add(id(batch.store))
-            yield batch
-    yield from others

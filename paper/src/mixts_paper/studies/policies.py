@@ -26,6 +26,7 @@ from mixts.extend import Array, random
 from mixts.families import GaussianStatistics
 from mixts.learning import one_blas_thread
 from mixts.simulation import AgentSpec, Estimate, estimate, simulate
+from mixts_paper.bounds.comparison import N_ERRORS
 from mixts_paper.experiments.beyond._policies import INFORMED, PLAIN, policies_of
 from mixts_paper.experiments.beyond.policies import image_prior
 from mixts_paper.experiments.features import ImageFeatures
@@ -35,8 +36,6 @@ from mixts_paper.studies.movielens import clustered
 from mixts_paper.studies.movielens.ratings import Ratings, parse, read_files
 from mixts_paper.studies.movielens.splits import learn_mixture, play_held_out, split_users
 
-N_ERRORS = 2.0
-"""A difference of more standard errors than this counts as one."""
 GREEDY, TS = "Greedy", "MixTS"
 _DESCRIPTION = """\
 Measure policies on the same problems, and print tables in Markdown. compare: all policies, on

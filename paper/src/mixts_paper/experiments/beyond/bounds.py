@@ -14,6 +14,7 @@ from mixts.extend import Array, ArrayLike, Estimate, Float, estimate
 from mixts.pages import Verdict
 from mixts.plots import draw_lines, new_panels
 from mixts_paper.analysis import Inequality, LatentCost, LatentCostObserver
+from mixts_paper.analysis.inequalities import CHANCE
 from mixts_paper.bounds import entropy, theorem1
 from mixts_paper.bounds import of as bounds_of
 from mixts_paper.experiments import base
@@ -22,7 +23,7 @@ from mixts_paper.experiments.paper import decomposition, latent_prior
 from mixts_paper.experiments.paper._synthetic import GAP, N_COMPONENTS, N_FEATURES, NOISE, STATEMENT
 from mixts_paper.experiments.paper.decomposition import steps_of
 from mixts_paper.experiments.paper.latent_prior import expected_regret, latent_weights
-from mixts_paper.experiments.verdicts import CHANCE, at_most, equal, weakest
+from mixts_paper.experiments.verdicts import at_most, equal, weakest
 
 BLOCK = 100
 """Runs in a block: with fewer, the work of a round is mostly overhead."""

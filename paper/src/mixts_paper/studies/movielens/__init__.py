@@ -12,9 +12,10 @@ from mixts.extend import Array
 from mixts.pages import Verdict
 from mixts.plots import new_axes, plot
 from mixts.simulation import Estimate, Results
+from mixts_paper.bounds.comparison import N_ERRORS
 from mixts_paper.experiments import Analysis, Blocks, Experiment, Measured, Scale, Setting
 from mixts_paper.experiments.base import Arrays, Once
-from mixts_paper.experiments.verdicts import N_ERRORS, exceeds, not_worse, weakest
+from mixts_paper.experiments.verdicts import exceeds, not_worse, weakest
 from mixts_paper.studies.agents import BESTSELLER, IDS
 from mixts_paper.studies.movielens.ratings import (
     CONTENT,
