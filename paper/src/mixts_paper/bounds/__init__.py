@@ -17,21 +17,6 @@ from mixts_paper.bounds.entropies import (
     entropy,
     entropy_terms,
 )
-from mixts_paper.bounds.lemmas import (
-    episode_width_sum_bound,
-    first_part_bound,
-    gaussian_tail_bound,
-    log_determinant_bound,
-    norm_series_bound,
-    norm_sum_bound,
-    prior_width,
-    pseudo_count_variance,
-    round_bound,
-    second_part_bound,
-    trace_bound,
-    value_difference_bound,
-    width_sum_bound,
-)
 from mixts_paper.bounds.models import (
     NarrowTerms,
     bernoulli_affinity,
@@ -60,11 +45,8 @@ __all__ = [
     "RULE", "BoundTerms", "EntropyTerms", "Form", "NarrowTerms", "PriorBound", "PriorBounds",
     "ShapeComparison", "bernoulli_affinity", "best_action_entropy", "best_policies",
     "bounded_entropy_bound", "compare_shapes", "count_bound", "crossing", "effective_states",
-    "entropy", "entropy_terms", "episode_affinity", "episode_width_sum_bound", "feature_width",
-    "first_part_bound", "gaussian_affinity", "gaussian_tail_bound", "known_mdps", "known_models",
-    "linear_bound", "lints_order", "log_determinant_bound", "narrow_terms", "norm_series_bound",
-    "norm_sum_bound", "of", "one_sided_bound", "prior_width", "pseudo_count_variance",
-    "reward_width", "round_bound", "second_part_bound", "theorem1", "theorem1_terms", "theorem2",
-    "theorem2_terms", "trace_bound", "transition_width", "value_difference_bound",
-    "width_sum_bound",
+    "entropy", "entropy_terms", "episode_affinity", "feature_width", "gaussian_affinity",
+    "known_mdps", "known_models", "linear_bound", "lints_order", "narrow_terms", "of",
+    "one_sided_bound", "reward_width", "theorem1", "theorem1_terms", "theorem2", "theorem2_terms",
+    "transition_width",
 ]  # fmt: skip

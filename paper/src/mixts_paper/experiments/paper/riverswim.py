@@ -16,8 +16,9 @@ from mixts.pages import Verdict
 from mixts.plots import new_panels, plot
 from mixts.simulation import Observer, Recorder, Results, Round
 from mixts_paper.analysis import follow_confidence_sets
-from mixts_paper.bounds import episode_width_sum_bound, theorem2
+from mixts_paper.bounds import theorem2
 from mixts_paper.bounds.comparison import N_ERRORS
+from mixts_paper.bounds.lemmas import episode_width_sum_bound
 from mixts_paper.experiments import base
 from mixts_paper.experiments.verdicts import at_most, exceeds, times_less, weakest
 
