@@ -20,8 +20,6 @@ from mixts_paper.bounds.entropies import (
 from mixts_paper.bounds.models import (
     NarrowTerms,
     bernoulli_affinity,
-    best_policies,
-    episode_affinity,
     gaussian_affinity,
     known_mdps,
     known_models,
@@ -43,10 +41,9 @@ from mixts_paper.bounds.theorems import (
 
 __all__ = [
     "RULE", "BoundTerms", "EntropyTerms", "Form", "NarrowTerms", "PriorBound", "PriorBounds",
-    "ShapeComparison", "bernoulli_affinity", "best_action_entropy", "best_policies",
-    "bounded_entropy_bound", "compare_shapes", "count_bound", "crossing", "effective_states",
-    "entropy", "entropy_terms", "episode_affinity", "feature_width", "gaussian_affinity",
-    "known_mdps", "known_models", "linear_bound", "lints_order", "narrow_terms", "of",
-    "one_sided_bound", "reward_width", "theorem1", "theorem1_terms", "theorem2", "theorem2_terms",
-    "transition_width",
+    "ShapeComparison", "bernoulli_affinity", "best_action_entropy", "bounded_entropy_bound",
+    "compare_shapes", "count_bound", "crossing", "effective_states", "entropy", "entropy_terms",
+    "feature_width", "gaussian_affinity", "known_mdps", "known_models", "linear_bound",
+    "lints_order", "narrow_terms", "of", "one_sided_bound", "reward_width", "theorem1",
+    "theorem1_terms", "theorem2", "theorem2_terms", "transition_width",
 ]  # fmt: skip

@@ -259,9 +259,9 @@ def known_mdps(weights: ArrayLike, mdps: MDP, n: float | None = None) -> float:
     --------
     >>> import mixts
     >>> from mixts_paper import bounds
-    >>> river = mixts.RiverSwim(n_states=4, horizon=8)
-    >>> mdps = river.prior.family.mean_mdps
-    >>> round(bounds.known_mdps(river.prior.weights, mdps), 2)
+    >>> prior = mixts.RiverSwim(n_states=4, horizon=8).prior
+    >>> mdps = prior.family.mdp(prior.family.parameter_means())
+    >>> round(bounds.known_mdps(prior.weights, mdps), 2)
     1.03
     """
     p = checked_weights(weights)
@@ -277,26 +277,7 @@ def known_mdps(weights: ArrayLike, mdps: MDP, n: float | None = None) -> float:
 
 
 def best_policies(mdps: MDP) -> Float[Array, "L h X A"]:
-    """Return the best policy of each MDP as probabilities of actions, ties shared equally.
-
-    Parameters
-    ----------
-    mdps
-        Batch of MDPs, of shape (L,).
-
-    Returns
-    -------
-    array
-        Probability of each action, (L, h, X, A).
-
-    Examples
-    --------
-    >>> import mixts
-    >>> from mixts_paper import bounds
-    >>> mdps = mixts.RiverSwim(n_states=4, horizon=8).prior.family.mean_mdps
-    >>> bounds.best_policies(mdps).shape
-    (2, 8, 4, 2)
-    """
+    """Return the best policy of each MDP as probabilities of actions, ties shared equally."""
     values = mdps.plan().values
     ahead = np.concatenate([values[:, 1:], np.zeros_like(values[:, :1])], axis=1)
     # Value of every action at every step: (L, h, X, A).
@@ -311,27 +292,6 @@ def episode_affinity(first: MDP, second: MDP, policy: Float[Array, "h X A"]) -> 
 
     It is sum_x P(X_1 = x) b_1(x), where b_{h+1} = 1 and b_i(x) is the mean over the policy's
     actions of rho_reward(x, a) sum_x' sqrt(T_s(x, a, x') T_s'(x, a, x')) b_{i+1}(x').
-
-    Parameters
-    ----------
-    first, second
-        The MDPs of s and s', with rewards 0 or 1.
-    policy
-        Probabilities of actions, as :func:`best_policies` returns them.
-
-    Returns
-    -------
-    float
-        The affinity, between 0 and 1.
-
-    Examples
-    --------
-    >>> import mixts
-    >>> from mixts_paper import bounds
-    >>> mdps = mixts.RiverSwim(n_states=4, horizon=2, start=1).prior.family.mean_mdps
-    >>> policy = bounds.best_policies(mdps)[0]
-    >>> round(bounds.episode_affinity(mdps[0], mdps[1], policy), 3)
-    0.175
     """
     reward = 1 - bernoulli_separation(np.stack([first.rewards, second.rewards]))[0, 1]
     moved = np.sqrt(first.transitions * second.transitions)

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 from mixts_paper.bounds import (
     bernoulli_affinity,
-    best_policies,
     count_bound,
     effective_states,
-    episode_affinity,
     gaussian_affinity,
     known_mdps,
     known_models,
@@ -20,6 +18,7 @@ from mixts_paper.bounds import (
     of,
     one_sided_bound,
 )
+from mixts_paper.bounds.models import best_policies, episode_affinity
 
 import mixts
 from mixts.errors import ParameterError
