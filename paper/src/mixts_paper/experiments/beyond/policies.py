@@ -86,8 +86,8 @@ class PoliciesExperiment(base.Experiment):
             parts[name] = _part(prior, BanditEnvironment(prior), setting, slow)
         images = paper_images.features_of(setting)
         prior, _ = paper_images.priors_of(once("prior", partial(image_prior, images, setting.seed)))
-        bandit = ClassificationBandit(images.test_features, images.test_labels)
-        parts[IMAGES] = _part(prior, bandit, setting, slow=True)
+        environment = ClassificationBandit(images.test_features, images.test_labels)
+        parts[IMAGES] = _part(prior, environment, setting, slow=True)
         return parts
 
     def analyse(self, measured: base.Measured) -> base.Analysis:
@@ -106,19 +106,14 @@ class PoliciesExperiment(base.Experiment):
                 "n_runs": measured.setting.n_runs,
                 "n_slow": n_slow,
                 "narrow": NARROW,
-                "source": _source(measured.setting),
+                "source": paper_images.source_of(measured.setting),
                 "moments": moments,
                 "others": OTHERS,
                 "rows": rows,
                 "latent": LATENT,
                 "latent_mean": latent,
                 "in_order": {name: in_order_regret(PROBLEMS[name].exponent) for name in LATENT},
-                "sampled": {
-                    name: latent_prior.expected_regret(
-                        latent_prior.latent_weights(PROBLEMS[name].exponent)
-                    )
-                    for name in LATENT
-                },
+                "sampled": {name: _sampled_regret(PROBLEMS[name].exponent) for name in LATENT},
                 "n_compared": len(leads),
                 "worst": (*worst, leads[worst]),
                 "total": {name: total_of(results, name, n) for name in PLAIN},
@@ -133,9 +128,7 @@ class PoliciesExperiment(base.Experiment):
                 "latent": exceeds(_negated(latent)),
                 "greedy": exceeds(last[f"width {width.WIDTHS[-1]:g}"].behind["Greedy"]),
             },
-            {
-                "ratios": _ratios(results, moments),
-            },
+            {"ratios": _ratios(results, moments)},
         )
 
 
@@ -153,11 +146,6 @@ def image_prior(images: ImageFeatures, seed: int) -> base.Arrays:
     """Return the prior of ``paper/images``, from the same past tasks."""
     past = paper_images.past_coefficients(images.train_features, images.train_labels, seed)
     return paper_images.prior_arrays(past["coefficients"], images.n_classes, seed)
-
-
-def _source(setting: base.Setting) -> str:
-    path = setting.sources.get("features")
-    return "scikit-learn's digits" if path is None else Path(path).name
 
 
 # -- analysis -------------------------------------------------------------------------------------
@@ -208,6 +196,11 @@ def in_order_regret(exponent: float) -> float:
     """
     weights = np.sort(latent_prior.latent_weights(exponent))[::-1]
     return float(bandit.GAP * (weights * np.arange(len(weights))).sum())
+
+
+def _sampled_regret(exponent: float) -> float:
+    """Return the regret of Thompson sampling at width 0."""
+    return latent_prior.expected_regret(latent_prior.latent_weights(exponent))
 
 
 def _negated(value: Estimate) -> Estimate:

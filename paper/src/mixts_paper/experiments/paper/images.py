@@ -100,14 +100,13 @@ class ImagesExperiment(base.Experiment):
         best = {kind: _best(results, tuple(names)) for kind, names in TUNED.items()}
         early = {kind: _best(results, tuple(names), EARLY) for kind, names in TUNED.items()}
         n_classes, n_features = measured.kept["prior"]["mean"].shape
-        path = measured.setting.sources.get("features")
         verdicts = {f"great/{name}": _great(leads[name]) for name in ("UniTS", "TS")}
         for kind in TUNED:
             verdicts[f"better/{kind}"] = exceeds(leads[kind].whole)
             verdicts[f"tuned/{kind}"] = exceeds(leads[best[kind]].whole)
         return base.Analysis(
             {
-                "source": "scikit-learn's digits" if path is None else Path(path).name,
+                "source": source_of(measured.setting),
                 "n_classes": n_classes,
                 "n_features": n_features,
                 "n_rounds": measured.setting.n_rounds,
@@ -129,6 +128,12 @@ def features_of(setting: base.Setting) -> ImageFeatures:
     """Return the images of the given file of features, or the digits if there is no file."""
     path = setting.sources.get("features")
     return ImageFeatures.digits() if path is None else ImageFeatures.load(path)
+
+
+def source_of(setting: base.Setting) -> str:
+    """Return the origin of the images, for readers of a report."""
+    path = setting.sources.get("features")
+    return "scikit-learn's digits" if path is None else Path(path).name
 
 
 def _hash(path: Path) -> str:
