@@ -27,7 +27,7 @@ from mixts.families import GaussianStatistics
 from mixts.learning import one_blas_thread
 from mixts.simulation import AgentSpec, Estimate, estimate, simulate
 from mixts_paper.bounds.comparison import N_ERRORS
-from mixts_paper.experiments.beyond._policies import INFORMED, PLAIN, policies_of
+from mixts_paper.experiments.beyond import INFORMED, PLAIN, policies_of
 from mixts_paper.experiments.beyond.policies import image_prior
 from mixts_paper.experiments.features import ImageFeatures
 from mixts_paper.experiments.paper.images import priors_of

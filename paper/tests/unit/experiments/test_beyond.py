@@ -8,8 +8,15 @@ from itertools import permutations
 import numpy as np
 import pytest
 from mixts_paper.experiments import Measured, Setting, all_experiments
-from mixts_paper.experiments.beyond import bounds, long_run, optimum, policies, riverswim
-from mixts_paper.experiments.beyond._policies import NAMES, PLAIN
+from mixts_paper.experiments.beyond import (
+    NAMES,
+    PLAIN,
+    bounds,
+    long_run,
+    optimum,
+    policies,
+    riverswim,
+)
 from mixts_paper.experiments.beyond.optimum import count_tree
 from mixts_paper.experiments.paper.latent_prior import latent_weights
 from mixts_paper.experiments.report import render_text

@@ -13,7 +13,7 @@ from mixts.families import BernoulliArms
 from mixts.plots import new_panels, plot
 from mixts.simulation import Results
 from mixts_paper.experiments import base
-from mixts_paper.experiments.beyond._policies import PLAIN, policies_of
+from mixts_paper.experiments.beyond import PLAIN, policies_of
 from mixts_paper.experiments.verdicts import at_most, exceeds
 
 N_ARMS = 10

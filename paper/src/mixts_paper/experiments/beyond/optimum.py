@@ -21,7 +21,7 @@ from mixts.extend import Array, Estimate, Float, Int, estimate, random
 from mixts.families import BernoulliArms, BernoulliStatistics
 from mixts.plots import draw_agents, label_ends, looks, new_axes
 from mixts_paper.experiments import base
-from mixts_paper.experiments.beyond._policies import INFORMED, NAMES, PLAIN
+from mixts_paper.experiments.beyond import INFORMED, NAMES, PLAIN
 from mixts_paper.experiments.verdicts import exceeds, not_worse, weakest
 
 # -- exact values ----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from mixts.extend import Array, Estimate, Float, estimate
 from mixts.plots import draw_intervals, new_panels
 from mixts.simulation import Results
 from mixts_paper.experiments import base
-from mixts_paper.experiments.beyond._policies import PLAIN, policies_of
+from mixts_paper.experiments.beyond import PLAIN, policies_of
 from mixts_paper.experiments.features import ImageFeatures
 from mixts_paper.experiments.paper import _synthetic as bandit
 from mixts_paper.experiments.paper import components, latent_prior, width
