@@ -1,4 +1,4 @@
-"""Ways to act on one belief, measured on the same problems: ``mixts_paper.studies.policies``.
+"""Ways to act on one belief, measured on the same problems.
 
 ``python -m mixts_paper.studies.policies compare`` plays all policies on simulated problems and on
 real data, ``once`` on items that a task takes at most once: jokes, articles, films. Both print
