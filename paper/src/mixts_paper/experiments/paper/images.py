@@ -43,18 +43,18 @@ GREAT = 0.08
 """Least lead in mean reward that counts as "greatly": a tenth of the gap between the mean rewards
 of images of the right class and of others."""
 
+
+def _losses(eta: float) -> dict[str, Any]:
+    return {"gamma": 0.0, "eta": eta, "estimates": "losses"}
+
+
 TUNED: dict[str, dict[str, dict[str, Any]]] = {
     "Exp4": {
-        "Exp4, losses 0.1": {"gamma": 0.0, "eta": 0.1, "estimates": "losses"},
-        "Exp4, losses 0.2": {"gamma": 0.0, "eta": 0.2, "estimates": "losses"},
-        "Exp4, losses 0.5": {"gamma": 0.0, "eta": 0.5, "estimates": "losses"},
-        "Exp4, losses 1": {"gamma": 0.0, "eta": 1.0, "estimates": "losses"},
+        **{f"Exp4, losses {eta:g}": _losses(eta) for eta in (0.1, 0.2, 0.5, 1.0)},
         "Exp4, rewards 0.1": {"gamma": 0.1, "eta": 0.1, "estimates": "rewards"},
     },
     # Slow, because every expert learns in every round: only the setting that suits Exp4 best.
-    "CorralExp4": {
-        "CorralExp4, losses 0.5": {"gamma": 0.0, "eta": 0.5, "estimates": "losses"},
-    },
+    "CorralExp4": {"CorralExp4, losses 0.5": _losses(0.5)},
 }
 """Variants tuned by hand, by agent and name; the name gives the form of the estimates, and eta."""
 
