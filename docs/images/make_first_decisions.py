@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mixts_paper.studies.policies.agents import BESTSELLER, bestseller
-from mixts_paper.studies.policies.problems import shop_prior
+from mixts_paper.studies.agents import BESTSELLER, bestseller
+from mixts_paper.studies.policies import shop_prior
 
 import mixts
 from mixts.plots import style

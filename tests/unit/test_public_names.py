@@ -141,12 +141,7 @@ SIGNATURES = {
     "mixts_paper.bounds.of": "(prior, n, actions=None)",
     "mixts_paper.bounds.entropy": "(weights)",
     "mixts_paper.bounds.effective_states": "(weights)",
-    "mixts_paper.bounds.best_arm_entropy": "(means, stds)",
     "mixts_paper.bounds.entropy_terms": (
-        "(n, weights, prior_means, covariances, noise_std, kappa, n_actions, "
-        "best_action_entropy=None, mean_range=None)"
-    ),
-    "mixts_paper.bounds.entropy_bound": (
         "(n, weights, prior_means, covariances, noise_std, kappa, n_actions, "
         "best_action_entropy=None, mean_range=None)"
     ),
@@ -158,7 +153,7 @@ SIGNATURES = {
     "mixts_paper.bounds.known_mdps": "(weights, mdps, n=None)",
     "mixts_paper.bounds.gaussian_affinity": "(means, noise_std)",
     "mixts_paper.bounds.bernoulli_affinity": "(means)",
-    "mixts_paper.bounds.narrow_bound": "(n, weights, prior_means, width, noise_std, learning=None)",
+    "mixts_paper.bounds.narrow_terms": "(n, weights, prior_means, width, noise_std, learning)",
     "mixts_paper.analysis.measure_latent_cost": "(prior, environment, n_rounds, n_runs, seed)",
     "mixts_paper.bounds.theorem1": (
         "(n, d, n_components, noise_std, kappa, max_prior_variance, form='statement')"

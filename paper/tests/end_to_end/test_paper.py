@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from mixts_paper.experiments import Reproduction, reproduce
-from mixts_paper.experiments.registry import chosen
+from mixts_paper.experiments.base import chosen
 
 from mixts.cli.main import parser
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mixts_paper.analysis import LatentCost, latent_cost, measure_latent_cost
+from mixts_paper.analysis import LatentCost, LatentCostObserver, measure_latent_cost
 from mixts_paper.analysis.latent_cost import LatentCostRecorder
 
 import mixts
@@ -100,7 +100,7 @@ class LaterBelief(LatentCostRecorder):
 def test_a_wrong_measurement_is_noticed(
     broken: type[LatentCostRecorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(latent_cost, "LatentCostRecorder", broken)
+    monkeypatch.setattr(LatentCostObserver, "recorder", broken)
     found = measure("narrow").inequalities()["parts"]
     assert found.deviation > LIMIT
     assert not found.holds

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mixts_paper.studies.policies import once as study
-from mixts_paper.studies.policies.agents import BESTSELLER, GREEDY, IDS, TS
-from mixts_paper.studies.policies.problems import Comparison
+from mixts_paper.studies import policies as study
+from mixts_paper.studies.agents import BESTSELLER, IDS
+from mixts_paper.studies.policies import GREEDY, TS, Comparison
 
 import mixts
+from mixts.extend import Array, random
 from mixts.simulation import simulate
+
+
+def described_items(seed: int) -> tuple[mixts.MixturePrior, Array]:
+    """Return 40 items with four features and an effect of their own, and kinds of people."""
+    rng = random.stream(seed, "once", "described")
+    n_items, d = 40, 4
+    rows = np.hstack([rng.standard_normal((n_items, d)) / np.sqrt(d), np.eye(n_items)])
+    mean = np.hstack([0.7 * rng.standard_normal((3, d)), np.zeros((3, n_items))])
+    own = np.where(rng.random(n_items) < 1 / 3, 3.0, 0.3) ** 2
+    variance = np.tile(np.append(np.full(d, 0.3**2), own), (3, 1))
+    family = mixts.LinearGaussian(mean, variance, 0.5, "diag")
+    return mixts.MixturePrior(family, repeatable=False), rows
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
@@ -19,10 +32,10 @@ def test_ids_is_not_below_the_bestseller(features: bool, seed: int) -> None:
 
     As if items came again, MixIDS pays for these items: far below the bestseller and Greedy.
     """
-    prior, rows = study.described_items(seed) if features else (study.items_prior(3, seed), None)
+    prior, rows = described_items(seed) if features else (study.items_prior(3, seed), None)
     specs = {
         name: spec
-        for name, spec in study.policies(prior).items()
+        for name, spec in study.once_policies(prior).items()
         if name in (BESTSELLER, GREEDY, IDS, study.AGAIN.format(IDS))
     }
     played = simulate(specs, mixts.BanditEnvironment(prior, rows), 20, 200, seed, engine=1)

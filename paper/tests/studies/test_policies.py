@@ -6,21 +6,14 @@ import contextlib
 import io
 import re
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from mixts_paper.experiments import Setting
-from mixts_paper.experiments.beyond import long_run as beyond_long_run
-from mixts_paper.studies.movielens import ratings
-from mixts_paper.studies.movielens.ratings import FilmFeatures
-from mixts_paper.studies.movielens.splits import UserSplit
-from mixts_paper.studies.policies import __main__ as command
-from mixts_paper.studies.policies import problems
-from mixts_paper.studies.policies.agents import BESTSELLER, Fixed, Narrowed, bestseller, policies
-from mixts_paper.studies.policies.problems import Comparison, table
+from mixts_paper.studies import policies as study
+from mixts_paper.studies.agents import BESTSELLER, Fixed, bestseller
+from mixts_paper.studies.policies import Comparison, SimulatedProblem, policies, shop_prior
 
 import mixts
 from mixts.simulation import simulate
@@ -41,23 +34,9 @@ def test_a_fixed_agent_takes_the_best_that_is_available() -> None:
 
 
 def test_the_bestseller_has_the_highest_mean_over_all_tasks() -> None:
-    prior = problems.shop_prior()
+    prior = shop_prior()
     _, rates = prior.draw(np.random.default_rng(0), 20_000)
     assert bestseller(prior)(n_tasks=3).act().tolist() == [int(rates.mean(axis=0).argmax())] * 3
-
-
-def test_an_agent_that_sees_the_first_features_only() -> None:
-    family = mixts.LinearGaussian(np.eye(2), [0.1, 0.1], 0.5, "spherical")
-    spec = partial(mixts.MixTS, mixts.MixturePrior(family))
-    narrow, plain = Narrowed(spec, 2, n_tasks=3, seed=4), spec(n_tasks=3, seed=4)
-    rng = np.random.default_rng(1)
-    for _ in range(5):
-        sets = rng.standard_normal((3, 4, 3))
-        chosen = narrow.act(sets)
-        np.testing.assert_array_equal(chosen, plain.act(sets[..., :2]))
-        rows, rewards = sets[range(3), chosen], rng.standard_normal(3)
-        narrow.update(rows, rewards)
-        plain.update(rows[:, :2], rewards)
 
 
 def test_the_shop_is_the_one_of_the_readme() -> None:
@@ -66,7 +45,7 @@ def test_the_shop_is_the_one_of_the_readme() -> None:
     names: dict[str, Any] = {}
     with contextlib.redirect_stdout(io.StringIO()):
         exec(code[1], names)
-    ours, theirs = problems.shop_prior(), names["prior"]
+    ours, theirs = shop_prior(), names["prior"]
     np.testing.assert_array_equal(ours.weights, theirs.weights)
     for key, array in theirs.family.arrays().items():
         np.testing.assert_array_equal(ours.family.arrays()[key], array)
@@ -83,8 +62,8 @@ def test_differences_are_paired_and_positive_where_better() -> None:
     assert found.gain("good", "bad", 4) == (pytest.approx(2.0), pytest.approx(0.0, abs=1e-12))
     assert found.worse("good", "bad") == []
     assert [place.split(" (")[0] for place in found.worse("bad", "good")] == [
-        "problem, 2 rounds",
-        "problem, 4 rounds",
+        "bad on problem, 2 rounds",
+        "bad on problem, 4 rounds",
     ]
     reward = Comparison("problem", regret, (4,), rewards=True)
     assert reward.score("bad", 4).mean == pytest.approx(5.5)
@@ -112,7 +91,7 @@ def test_runs_of_one_user_count_as_one() -> None:
 
 def test_a_table_has_every_policy_once() -> None:
     regret = {name: np.full((3, 2), value) for name, value in (("a", 1.0), ("b", 2.0))}
-    lines = table(Comparison("problem", regret, (1, 2)), ("b",), 1).splitlines()
+    lines = Comparison("problem", regret, (1, 2)).table(("b",), 1).splitlines()
     assert lines[0] == "**problem**"
     assert lines[4:] == [
         "| a | 1.0 ± 0.0 | 2.0 ± 0.0 | +1.0 ± 0.0 | +2.0 ± 0.0 |",
@@ -123,7 +102,7 @@ def test_a_table_has_every_policy_once() -> None:
 def test_a_wide_table_compares_early_and_at_the_end() -> None:
     regret = {name: np.full((3, 200), value) for name, value in (("a", 1.0), ("b", 2.0))}
     found = Comparison("problem", regret, (5, 20, 100, 200))
-    lines = table(found, ("a", "b"), 0).splitlines()
+    lines = found.table(("a", "b"), 0).splitlines()
     assert lines[2] == (
         "| policy | regret, first 5 | regret, first 20 | regret, first 100 | regret, first 200 "
         "| better than a, 20 | better than a, 200 | better than b, 20 | better than b, 200 |"
@@ -132,35 +111,17 @@ def test_a_wide_table_compares_early_and_at_the_end() -> None:
     assert len(found.worse("b", "a")) == 4
 
 
-# -- films --------------------------------------------------------------------------------------
-
-
-def test_rankings_of_films_use_training_users_only() -> None:
-    """Three films: the second is rated best, the third most often; the held-out user differs."""
-    users = np.array([0, 1, 2, 0, 1, 0, 1, 3, 3])
-    films = np.array([0, 0, 2, 1, 1, 2, 2, 0, 1])
-    values = np.array([1.0, 1.0, 3.0, 5.0, 5.0, 3.0, 3.0, 5.0, 0.5])
-    rated = ratings.Ratings(
-        users, films, values, ("a", "b", "c"), ("Drama",), np.ones((3, 1), bool), np.zeros(3)
-    )
-    features = FilmFeatures(np.column_stack([np.ones(3), [2.0, 1.0, 0.0]]), np.ones((7, 2)))
-    seen = users != 3
-    split = UserSplit(np.array([3]), seen, features, None, 1)  # type: ignore[arg-type]
-    family = mixts.LinearGaussian([[0.0, 1.0]], [0.1], 0.5, "spherical")
-    rows, agents = problems.policies_for_films(rated, split, mixts.MixturePrior(family))
-    np.testing.assert_array_equal(rows[:, :2], features.films)
-    np.testing.assert_array_equal(rows[:, 3], [2, 2, 3])
-    assert agents["best rated"](n_tasks=1, seed=1).act(rows).tolist() == [1]
-    assert agents["most watched"](n_tasks=1, seed=1).act(rows).tolist() == [2]
-    assert agents[BESTSELLER](n_tasks=1, seed=1).act(rows).tolist() == [0]
-
-
 # -- the command --------------------------------------------------------------------------------
 
 
+def shop(n_rounds: int, n_runs: int) -> SimulatedProblem:
+    prior = shop_prior()
+    return SimulatedProblem("shop", prior, mixts.BanditEnvironment(prior), n_rounds, n_runs)
+
+
 def test_every_policy_plays_the_same_problems() -> None:
-    prior = problems.shop_prior()
-    found = problems.of_prior("shop", prior, 30, 60).play(seed=1, workers=1)
+    prior = shop_prior()
+    found = shop(30, 60).play(seed=1, workers=1)
     assert list(found.values) == list(policies(prior, 30))
     again = simulate({"x": bestseller(prior)}, mixts.BanditEnvironment(prior), 30, 60, 1, engine=1)
     np.testing.assert_array_equal(found.values[BESTSELLER], again.regret["x"])
@@ -170,10 +131,9 @@ def test_every_policy_plays_the_same_problems() -> None:
 def test_the_command_prints_tables_and_says_what_it_skips(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    small = [problems.of_prior("shop", problems.shop_prior(), 10, 20)]
-    monkeypatch.setattr(command, "simulated_problems", lambda scale: iter(small))
-    monkeypatch.setattr(command, "image_problems", lambda *_: iter(()))
-    assert command.main(["compare", "--workers", "1"]) == 0
+    small = [shop(10, 20)]
+    monkeypatch.setattr(study, "problems", lambda *_: iter(small))
+    assert study.main(["compare", "--workers", "1"]) == 0
     out = capsys.readouterr().out
     assert "| MixIDS, horizon |" in out
     assert "CIFAR-100 was skipped: give a file of its features with --features." in out
@@ -191,42 +151,28 @@ def test_only_real_data_are_held_against_the_bestseller(
         def worse(self, policy: str, rival: str) -> list[str]:
             return [f"a place behind {rival}"]
 
-    def play(self: problems.SimulatedProblem, seed: int, workers: int) -> Comparison:
+    def play(self: SimulatedProblem, seed: int, workers: int) -> Comparison:
         return Lost("shop", {name: np.ones((2, 5)) for name in policies(self.prior, 5)}, (5,))
 
-    shop = problems.of_prior("shop", problems.shop_prior(), 5, 2)
-    monkeypatch.setattr(problems.SimulatedProblem, "play", play)
-    monkeypatch.setattr(
-        command, "simulated_problems", lambda scale: iter([replace(shop, real=real)])
-    )
-    monkeypatch.setattr(command, "image_problems", lambda *_: iter(()))
-    assert command.main(["compare", "--workers", "1"]) == 0
+    lost = replace(shop(5, 2), real=real)
+    monkeypatch.setattr(SimulatedProblem, "play", play)
+    monkeypatch.setattr(study, "problems", lambda *_: iter([lost]))
+    assert study.main(["compare", "--workers", "1"]) == 0
     out = capsys.readouterr().out
     assert "a place behind MixTS" in out
     assert ("a place behind bestseller" in out) == real
 
 
-def test_the_long_run_is_that_of_the_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(problems, "LONG_ROUNDS", (5, 20))
-    found = problems.play_long(4, seed=1, workers=1)
-    part = beyond_long_run.EXPERIMENT.parts(Setting(4, 20, 1), lambda name, make: make())["agents"]
-    assert list(found.values) == list(part.simulation.recipes)
-    assert found.rounds == (5, 20)
-    played = part.play(0)
-    for name, regret in found.values.items():
-        np.testing.assert_array_equal(regret, played[f"regret/{name}"])
-
-
 @pytest.mark.parametrize("scale", ["0", "2", "-1", "nan"])
 def test_the_command_refuses_a_scale(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["compare", f"--scale={scale}"]) == 2
+    assert study.main(["compare", f"--scale={scale}"]) == 2
     assert "--scale must be above 0 and at most 1" in capsys.readouterr().err
 
 
 def test_the_command_refuses_what_is_no_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command.main(["compare", "--movielens", str(tmp_path / "none")]) == 2
+    assert study.main(["compare", "--movielens", str(tmp_path / "none")]) == 2
     captured = capsys.readouterr()
     assert "neither a folder nor a file" in captured.err
     assert captured.out == ""

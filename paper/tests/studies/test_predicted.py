@@ -46,7 +46,4 @@ def test_the_summary_counts_what_was_claimed() -> None:
         predicted.Row("shop", 5, "ids", True, right, wrong),
         predicted.Row("tea", 5, "ids", False, right, wrong),
     ]
-    lines = predicted.summary(rows)
-    assert "| shop | 5 | 2 of 2 | 5 of 6 | -4.7 |" in lines
-    assert "| tea | 5 | 0 of 1 | 2 of 3 | -4.7 |" in lines
-    assert lines[-1] == "5 of 6 claimed predictions are within two errors."
+    assert predicted.summary(rows) == "5 of 6 claimed predictions are within two errors."

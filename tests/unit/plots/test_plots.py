@@ -176,7 +176,7 @@ def test_weights_and_actions_over_time(identification: Identification) -> None:
         "4 others",
     ]
     ax = new_axes()
-    draw_actions(ax, identification, log=False)
+    draw_actions(ax, identification)
     another, same = (np.asarray(one.get_offsets()) for one in ax.collections)
     right = identification.sampled == identification.latent
     rounds = np.arange(1, 41)
@@ -243,7 +243,7 @@ def test_the_figure_of_an_identification(identification: Identification) -> None
     everything = identification.means + identification.deviations
     assert high > max(everything[[0, known, 40]].max(), identification.truth.max())
     assert all(ax.get_ylim() == (low, high) for ax in strips)
-    assert len(mixts.plot(identification, moments=[0, 1, 5, 40], log=False).axes) == 6
+    assert len(mixts.plot(identification, moments=[0, 1, 5, 40]).axes) == 6
     axes = new_axes().figure.subplots(1, 4)
     drawn = mixts.plot(identification, axes, moments=[0, 40])
     assert list(drawn) == list(axes)

@@ -5,7 +5,6 @@ from mixts_paper.analysis.confidence import ConfidenceSets, Threshold, follow_co
 from mixts_paper.analysis.decomposition import (
     Decomposition,
     DecompositionObserver,
-    PriorScales,
     decompose_regret,
 )
 from mixts_paper.analysis.identification import Identification, identify
@@ -17,17 +16,7 @@ from mixts_paper.analysis.latent_cost import (
 )
 
 __all__ = [
-    "ConfidenceSets",
-    "Decomposition",
-    "DecompositionObserver",
-    "Identification",
-    "Inequality",
-    "LatentCost",
-    "LatentCostObserver",
-    "PriorScales",
-    "Threshold",
-    "decompose_regret",
-    "follow_confidence_sets",
-    "identify",
-    "measure_latent_cost",
-]
+    "ConfidenceSets", "Decomposition", "DecompositionObserver", "Identification", "Inequality",
+    "LatentCost", "LatentCostObserver", "Threshold", "decompose_regret", "follow_confidence_sets",
+    "identify", "measure_latent_cost",
+]  # fmt: skip

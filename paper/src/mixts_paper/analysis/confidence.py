@@ -1,11 +1,8 @@
 """Latent confidence sets of the paper's proofs, measured in simulations.
 
 A measure compares the mean reward that the sampled component predicts with the reward that came,
-and computes the width of that prediction.
-
-Latent confidence sets of the paper's proofs, measured in simulations.
-
-The set C_t has the latent states whose predictions have not been too high so far.
+and computes the width of that prediction. The set C_t has the latent states whose predictions have
+not been too high so far.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from mixts import Belief, MixturePrior
-from mixts.engines import EngineLike
 from mixts.environments import Environment, Problem
 from mixts.errors import ParameterError
 from mixts.extend import Array, ArrayLike, Bool, Float, Int, checks
@@ -48,58 +44,33 @@ class Measure(ABC):
 
 
 class RewardMeasure(Measure):
-    """Measure of the action that was taken in a bandit, under the sampled component."""
+    """Measure of the action that was taken in a bandit, under the sampled component.
 
-    def __init__(self, family: Family, n_rounds: int) -> None:
-        self._family, self._n_rounds = family, n_rounds
+    With Gaussian noise the mean is a'theta_{t,s}, the width sqrt(2 d log(d n)) ||a|| and the radius
+    2 sigma sqrt(N log n). Gaussian arms are the linear bandit of the unit vectors, so d is the
+    number of arms. App. A writes mean and width at time t inside the sum over past rounds, but
+    means the belief of the round in which s was sampled  [paper: App. A].
 
-    def __call__(self, round_: Round) -> dict[str, Float[Array, " n"]]:
-        latent, (taken, rewards) = round_.sampled, round_.outcome.feedback
-        statistics = round_.belief.statistics
-        moments = self._family.reward_moments(statistics, taken[:, None], latent)
-        mean, variance = (x[:, 0] for x in moments)
-        return {
-            "excess": mean - rewards,
-            "width": self._width(mean, variance),
-            "error": np.zeros(len(latent)),
-        }
-
-    @abstractmethod
-    def _width(self, mean: Float[Array, " n"], variance: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Return the width from the posterior mean and variance of the taken action's reward."""
-
-
-class GaussianMeasure(RewardMeasure):
-    """Mean a'theta_{t,s} and width sqrt(2 d log(d n)) ||a||; the radius is 2 sigma sqrt(N log n).
-
-    Gaussian arms are the linear bandit of the unit vectors, so d is the number of arms. App. A
-    writes mean and width at time t inside the sum over past rounds, but means the belief of the
-    round in which s was sampled  [paper: App. A].
+    Bernoulli arms are the MDP of one state and one step; the width is c_t alone, with h = 1.
     """
 
     def __init__(self, family: Family, n_rounds: int) -> None:
-        super().__init__(family, n_rounds)
-        assert family.common_noise is not None
-        self.radius_factor = 2 * family.common_noise * math.sqrt(math.log(n_rounds))
-        self._n_features = family.n_features or family.n_arms or 0
+        self._family, self._n_rounds = family, n_rounds
+        self._size = family.n_features or family.n_arms or 0
+        noise = family.common_noise
+        self.radius_factor = (1 if noise is None else 2 * noise) * math.sqrt(math.log(n_rounds))
 
-    def _width(self, mean: Float[Array, " n"], variance: Float[Array, " n"]) -> Float[Array, " n"]:
-        return feature_width(np.sqrt(variance), self._n_features, self._n_rounds)
-
-
-class BoundedMeasure(RewardMeasure):
-    """Bernoulli arms: the MDP of one state and one step; the width is c_t alone, with h = 1."""
-
-    def __init__(self, family: Family, n_rounds: int) -> None:
-        super().__init__(family, n_rounds)
-        assert family.n_arms is not None
-        self.radius_factor = math.sqrt(math.log(n_rounds))
-        self._n_arms = family.n_arms
-
-    def _width(self, mean: Float[Array, " n"], variance: Float[Array, " n"]) -> Float[Array, " n"]:
-        # A beta distribution has variance m (1 - m) / (alpha + beta + 1).
-        total = mean * (1 - mean) / variance - 1
-        return reward_width(total, 1, self._n_arms, self._n_rounds)
+    def __call__(self, round_: Round) -> dict[str, Float[Array, " n"]]:
+        latent, (taken, rewards) = round_.sampled, round_.outcome.feedback
+        moments = self._family.reward_moments(round_.belief.statistics, taken[:, None], latent)
+        mean, variance = (x[:, 0] for x in moments)
+        if self._family.common_noise is not None:
+            width = feature_width(np.sqrt(variance), self._size, self._n_rounds)
+        else:
+            # A beta distribution has variance m (1 - m) / (alpha + beta + 1).
+            total = mean * (1 - mean) / variance - 1
+            width = reward_width(total, 1, self._size, self._n_rounds)
+        return {"excess": mean - rewards, "width": width, "error": np.zeros(len(latent))}
 
 
 class EpisodeMeasure(Measure):
@@ -164,10 +135,8 @@ def measure_of(prior: Any, n_rounds: int, n_samples: int) -> Measure:
     family = prior.family
     if family.plans:
         return EpisodeMeasure(family, n_rounds, n_samples)
-    if family.common_noise is not None:
-        return GaussianMeasure(family, n_rounds)
-    if family.reward_range is not None:
-        return BoundedMeasure(family, n_rounds)
+    if family.common_noise is not None or family.reward_range is not None:
+        return RewardMeasure(family, n_rounds)
     raise ParameterError(
         f"the proofs have no confidence width for {family!r}: its rewards are neither bounded nor "
         "Gaussian. Sets are defined for LinearGaussian, GaussianArms, BernoulliArms and TabularMDP"
@@ -432,11 +401,6 @@ class ConfidenceSets:
         return np.divide(slack, width, out=certain, where=width > 0)
 
     @property
-    def thresholds(self) -> Float[Array, "n_runs L"]:
-        """The smallest eta that keeps each state in the sets of a run."""
-        return self._limits().max(axis=1)
-
-    @property
     def exclusion(self) -> Threshold:
         """The smallest eta that excludes no state, and where a smaller one does so first."""
         return self._threshold(np.ones((len(self.latent), self.n_components), bool))
@@ -492,15 +456,12 @@ def follow_confidence_sets(
     seed: int,
     *,
     n_samples: int = 32,
-    name: str = "MixTS",
-    block_size: int | None = None,
-    engine: EngineLike = 1,
-    progress: bool = False,
+    **options: Any,
 ) -> ConfidenceSets:
     """Play MixTS and record the latent confidence sets of the proofs  [paper: Sec. 4.1].
 
-    The runs are, to the bit, those of ``simulate({name: prior}, environment, n_rounds, n_runs,
-    seed)``: the diagnostic has random numbers of its own.
+    The runs are, to the bit, those of ``simulate({"MixTS": prior}, environment, n_rounds,
+    n_runs, seed)``: the diagnostic has random numbers of its own.
 
     With :class:`LinearGaussian`, :class:`GaussianArms` (the linear bandit of the unit vectors) and
     :class:`BernoulliArms` (an MDP of one state and one step) all numbers are exact. With a
@@ -515,10 +476,9 @@ def follow_confidence_sets(
         As in :func:`mixts.simulate`.
     n_samples
         Number of MDPs to sample for the mean value of a policy.
-    name
-        Name of the agent, on which its random numbers depend.
-    block_size, engine, progress
-        As in :func:`mixts.simulate`.
+    options
+        Other options of :func:`mixts.simulate`, such as ``block_size`` and ``engine``; one process
+        plays unless an engine is given.
 
     Returns
     -------
@@ -538,11 +498,11 @@ def follow_confidence_sets(
     n_samples = checks.count(n_samples, "n_samples", least=2)
     measure = measure_of(prior, checks.count(n_rounds, "n_rounds"), n_samples)
     results = simulate(
-        {name: prior}, environment, n_rounds, n_runs, seed, progress=progress,
-        engine=engine, block_size=block_size, observe=ConfidenceObserver(prior, measure),
+        {"MixTS": prior}, environment, n_rounds, n_runs, seed,
+        **{"engine": 1, **options, "observe": ConfidenceObserver(prior, measure)},
     )  # fmt: skip
     return ConfidenceSets(
-        **results.observed[name],
+        **results.observed["MixTS"],
         radius_factor=measure.radius_factor,
         n_components=prior.n_components,
         results=results,

@@ -8,88 +8,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any
 
 import numpy as np
 
 from mixts import MixturePrior
-from mixts.engines import EngineLike
 from mixts.environments import BanditEnvironment, BanditProblem
 from mixts.errors import ParameterError
-from mixts.extend import Array, Estimate, Float, Int, estimate
-from mixts.families import Family, LinearGaussian
+from mixts.extend import Array, Estimate, Float, estimate
+from mixts.families import Family
 from mixts.simulation import (
-    Results,
     Round,
-    simulate,
 )
 from mixts_paper.analysis.inequalities import (
     ActionObserver,
     ActionRecorder,
     Inequality,
     MeasuredRegret,
+    play,
 )
 from mixts_paper.bounds import feature_width, lemmas, theorem1
 
-Quantity = Literal["first", "second", "sum", "regret", "gap", "width", "best_width"]
-"""Quantity to sum over rounds: "sum" is first + second, "gap" is "sum" minus the regret."""
-
 _ROUNDING = 1e-12
 """Relative rounding error of sums of some thousand numbers."""
-
-
-class PriorScales(NamedTuple):
-    """The properties of a prior on which the proof's bounds depend.
-
-    Attributes
-    ----------
-    n_features : int
-        Number of features, d.
-    noise_std : float
-        Standard deviation of the reward noise, sigma.
-    variances : (L,) array
-        lambda_s, the largest eigenvalue of each component's covariance.
-    precision_traces : (L,) array
-        tr(Sigma_0,s^-1); infinite for a singular covariance.
-
-    Examples
-    --------
-    >>> import mixts
-    >>> from mixts_paper.analysis import PriorScales
-    >>> means, variances = [[1, 0], [0, 1]], [0.1, 0.2]
-    >>> family = mixts.LinearGaussian(means, variances, 0.5, covariance_type="spherical")
-    >>> scales = PriorScales.of(family)
-    >>> scales.variances, scales.max_prior_variance
-    (array([0.1, 0.2]), 0.2)
-    """
-
-    n_features: int
-    noise_std: float
-    variances: Float[Array, " L"]
-    precision_traces: Float[Array, " L"]
-
-    @classmethod
-    def of(cls, family: LinearGaussian) -> Self:
-        """Return the properties of a linear family.
-
-        Parameters
-        ----------
-        family
-            The family.
-
-        Returns
-        -------
-        PriorScales
-            Its properties.
-        """
-        values = np.maximum(np.linalg.eigvalsh(family.full_covariances()), 0)
-        precisions = np.divide(1.0, values, out=np.full_like(values, np.inf), where=values > 0)
-        return cls(family.n_features, family.noise_std, values.max(axis=1), precisions.sum(axis=1))
-
-    @property
-    def max_prior_variance(self) -> float:
-        """lambda_0,max."""
-        return float(self.variances.max())
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,8 +65,8 @@ class Decomposition(MeasuredRegret):
         log(det Sigma_{n+1,s}^-1 / det Sigma_0,s^-1), for every latent state.
     kappa : (n_runs,) array
         Largest norm of an action on offer in the run.
-    scales : PriorScales
-        Properties of the prior on which the bounds depend.
+    prior : MixturePrior
+        The prior of MixTS.
     results : Results
         Results of the simulation: regret, reward and true latent states.
 
@@ -143,106 +84,56 @@ class Decomposition(MeasuredRegret):
 
     first: Float[Array, "n_runs n_rounds"]
     second: Float[Array, "n_runs n_rounds"]
-    sampled: Int[Array, "n_runs n_rounds"]
     norm: Float[Array, "n_runs n_rounds"]
     best_norm: Float[Array, "n_runs n_rounds"]
     squared_norms: Float[Array, "n_runs L"]
     largest_norms: Float[Array, " n_runs"]
     log_determinant_ratios: Float[Array, "n_runs L"]
-    kappa: Float[Array, " n_runs"]
-    scales: PriorScales
-    results: Results
-
-    @classmethod
-    def of(cls, prior: MixturePrior, results: Results) -> Decomposition:
-        """Return the decomposition from the results of a simulation that was observed.
-
-        Parameters
-        ----------
-        prior
-            The prior of MixTS.
-        results
-            Results of a simulation that a :class:`DecompositionObserver` observed.
-
-        Returns
-        -------
-        Decomposition
-            Both parts of the regret.
-        """
-        (observed,) = results.observed.values()
-        return cls(**observed, scales=PriorScales.of(prior.family.to_linear()), results=results)
 
     @property
-    def largest_action(self) -> float:
-        """kappa of the proof, the largest norm of an action in any run."""
-        return float(self.kappa.max())
+    def n_features(self) -> int:
+        """d, the number of features, or of arms."""
+        return self.prior.family.to_linear().n_features
 
     @property
     def width(self) -> Float[Array, "n_runs n_rounds"]:
         """sigma_t(A_t, S_t) = sqrt(2 d log(dn)) ||A_t||_{t,S_t}."""
-        return feature_width(self.norm, self.scales.n_features, self.n_rounds)
+        return feature_width(self.norm, self.n_features, self.n_rounds)
 
     @property
     def best_width(self) -> Float[Array, "n_runs n_rounds"]:
         """sigma_t(A_t*, S_*), whose expectation is that of ``width``."""
-        return feature_width(self.best_norm, self.scales.n_features, self.n_rounds)
+        return feature_width(self.best_norm, self.n_features, self.n_rounds)
 
     @property
     def gap(self) -> Float[Array, "n_runs n_rounds"]:
         """first + second - regret, whose expectation is 0 in every round."""
         return self.first + self.second - self.regret
 
+    @property
+    def sum(self) -> Float[Array, "n_runs n_rounds"]:
+        """first + second."""
+        return self.first + self.second
+
     def __repr__(self) -> str:
-        about = {
-            "first": "mu_*(A_t*) - mu_t(A_t*, S_*)",
-            "second": "mu_t(A_t, S_t) - mu_*(A_t)",
-            "sum": "of both parts",
-            "regret": "mu_*(A_t*) - mu_*(A_t)",
-            "gap": f"sum - regret, {self.deviation:.1f} standard errors from 0",
-        }
-        rows = []
-        for name, text in about.items():
-            mean, error = self.total(name)  # type: ignore[arg-type]
-            rows.append((name, f"{mean:.2f}", f"± {error:.2f}", text))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            f"  {name.ljust(widths[0])}  {mean.rjust(widths[1])} {error.ljust(widths[2])}  {text}"
-            for name, mean, error, text in rows
-        ]
-        return "\n".join([f"Decomposition of the regret of {self._scale()}", *lines])
+        about = {"first": "", "second": "", "sum": "", "regret": ""}
+        gap = f", {self.deviation:.1f} standard errors from 0"
+        return self._table("Decomposition of the regret", {**about, "gap": gap})
 
-    # -- sums ---------------------------------------------------------------------------------
-
-    def total(self, quantity: Quantity) -> Estimate:
-        """Return the mean over runs of the sum over rounds, and its standard error.
-
-        Parameters
-        ----------
-        quantity
-            "first", "second", "sum" (first + second), "regret", "gap" (sum - regret), "width" or
-            "best_width".
-
-        Returns
-        -------
-        Estimate
-            Mean and standard error.
-        """
-        return estimate(self._of(quantity).sum(axis=1))
-
-    def curve(self, quantity: Quantity) -> Estimate:
+    def curve(self, quantity: str) -> Estimate:
         """Return means over runs of the sum up to each round, and standard errors.
 
         Parameters
         ----------
         quantity
-            As for :meth:`total`.
+            "first", "second", "sum", "regret", "gap", "width" or "best_width".
 
         Returns
         -------
         Estimate
             Means and standard errors, each (n_rounds,).
         """
-        return estimate(np.cumsum(self._of(quantity), axis=1))
+        return estimate(np.cumsum(getattr(self, quantity), axis=1))
 
     @property
     def deviation(self) -> float:
@@ -252,22 +143,9 @@ class Decomposition(MeasuredRegret):
         """
         return _deviation(self.total("gap"), np.abs(self.regret).sum(axis=1).mean())
 
-    @property
-    def width_deviation(self) -> float:
-        """Widths of (A_t, S_t) minus those of (A_t*, S_*), in standard errors."""
-        gap = estimate((self.width - self.best_width).sum(axis=1))
-        return _deviation(gap, self.width.sum(axis=1).mean())
-
     def inequalities(self) -> dict[str, Inequality]:
         """Return the steps of the proof by name, with both sides measured."""
         return _inequalities(self)
-
-    def _of(self, quantity: Quantity) -> Float[Array, "n_runs n_rounds"]:
-        if quantity not in get_args(Quantity):
-            raise ParameterError(f"expected one of {get_args(Quantity)}, got {quantity!r}")
-        if quantity == "sum":
-            return self.first + self.second
-        return np.asarray(getattr(self, quantity))
 
 
 def _deviation(gap: Estimate, size: float) -> float:
@@ -286,15 +164,11 @@ def decompose_regret(
     n_rounds: int,
     n_runs: int,
     seed: int,
-    *,
-    block_size: int | None = None,
-    name: str = "MixTS",
-    engine: EngineLike = 1,
-    progress: bool = False,
+    **options: Any,
 ) -> Decomposition:
     """Play MixTS and measure the two expectations whose sum is its Bayes regret  [paper: Eq. 1].
 
-    The runs are, to the bit, those of ``simulate({name: prior}, environment, n_rounds, n_runs,
+    The runs are, to the bit, those of ``simulate({"MixTS": prior}, environment, n_rounds, n_runs,
     seed)``. All numbers are exact. Linear families take long: every component's posterior is
     computed in each round.
 
@@ -303,12 +177,11 @@ def decompose_regret(
     prior
         Prior of :class:`GaussianArms` (the linear bandit of the unit vectors) or
         :class:`LinearGaussian`. Its components are the environment's latent states.
-    environment, n_rounds, n_runs, seed, block_size
+    environment, n_rounds, n_runs, seed
         As in :func:`mixts.simulate`.
-    name
-        Name of the agent, on which its random numbers depend.
-    engine, progress
-        As in :func:`mixts.simulate`.
+    options
+        Other options of :func:`mixts.simulate`, such as ``block_size`` and ``engine``; one process
+        plays unless an engine is given.
 
     Returns
     -------
@@ -325,51 +198,19 @@ def decompose_regret(
     >>> print(f"{mean:.2f} ± {error:.2f}")
     0.61 ± 1.22
     """
-    _check(prior, environment)
-    results = simulate(
-        {name: prior}, environment, n_rounds, n_runs, seed, progress=progress,
-        engine=engine, block_size=block_size, observe=DecompositionObserver(prior),
-    )  # fmt: skip
-    return Decomposition.of(prior, results)
+    observer = DecompositionObserver(prior)
+    return Decomposition.of(prior, play(observer, environment, (n_rounds, n_runs, seed), **options))
 
 
-def _check(prior: Any, environment: Any) -> None:
-    ours = _linear_size(prior)
-    if not isinstance(environment, BanditEnvironment):
-        raise ParameterError(
-            "environment must be a BanditEnvironment, which knows the mean of every action, got "
-            f"{type(environment).__name__}"
-        )
-    theirs = environment.prior.family
-    if theirs.kind != prior.family.kind or _linear_size(environment.prior) != ours:
-        raise ParameterError(
-            f"prior must be of the environment's actions, {theirs!r}, got {prior.family!r}"
-        )
-
-
-def _linear_size(prior: Any) -> int:
-    """Return the number of features of a prior for which the proofs define everything."""
+def _check_linear(prior: Any) -> None:
+    """Raise an error for a prior for which the proofs do not define everything."""
     if not isinstance(prior, MixturePrior):
         raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
-    family = prior.family
-    size = family.n_features or family.n_arms
-    if family.common_noise is None or size is None:
+    if prior.family.common_noise is None or prior.family.plans:
         raise ParameterError(
             "regret is decomposed for linear bandits: the prior must be of GaussianArms or "
-            f"LinearGaussian, got {family!r}"
+            f"LinearGaussian, got {prior.family!r}"
         )
-    return size
-
-
-class DecompositionObserver(ActionObserver):
-    """Observer of MixTS that records both parts of the regret."""
-
-    def __init__(self, prior: MixturePrior) -> None:
-        _linear_size(prior)
-        super().__init__(prior)
-
-    def recorder(self, family: Family, problem: BanditProblem) -> PartsRecorder:
-        return PartsRecorder(family, problem)
 
 
 class PartsRecorder(ActionRecorder):
@@ -405,9 +246,18 @@ class PartsRecorder(ActionRecorder):
             **super().arrays(),
             "squared_norms": self._squared_norms,
             "largest_norms": self._largest_norms,
-            "kappa": self._kappa,
             "log_determinant_ratios": self._family.log_determinant_ratios(self._final.statistics),
         }
+
+
+class DecompositionObserver(ActionObserver):
+    """Observer of MixTS that records both parts of the regret."""
+
+    recorder = PartsRecorder
+
+    def __init__(self, prior: MixturePrior) -> None:
+        _check_linear(prior)
+        super().__init__(prior)
 
 
 # -- steps of the proof of Theorem 1 ---------------------------------------------------------------
@@ -418,15 +268,16 @@ def _inequalities(measured: Decomposition) -> dict[str, Inequality]:
 
     "maxima" and "trace" need not hold: :mod:`mixts_paper.bounds.lemmas` says why.
     """
-    scales = measured.scales
-    size = (
-        measured.n_rounds, scales.n_features, scales.noise_std,
-        measured.largest_action, scales.max_prior_variance,
-    )  # fmt: skip
+    family = measured.prior.family.to_linear()
+    values = np.maximum(np.linalg.eigvalsh(family.full_covariances()), 0)
+    # Infinite where something is known exactly.
+    precisions = np.divide(1.0, values, out=np.full_like(values, np.inf), where=values > 0)
+    kappa = float(measured.kappa.max())
+    size = (measured.n_rounds, family.n_features, family.noise_std, kappa, float(values.max()))
     return {
         **_of_expectations(measured, size),
         **_of_norms(measured, size),
-        **_of_determinants(measured, size),
+        **_of_determinants(measured, size, values.max(axis=1), precisions.sum(axis=1)),
     }
 
 
@@ -436,7 +287,7 @@ Size = tuple[int, int, float, float, float]
 
 def _of_expectations(measured: Decomposition, size: Size) -> dict[str, Inequality]:
     n, d, sigma, kappa, variance = size
-    n_components = len(measured.scales.variances)
+    n_components = measured.prior.n_components
     widths, best_widths = measured.width.sum(axis=1), measured.best_width.sum(axis=1)
     theorem = theorem1(n, d, n_components, sigma, kappa, variance, form="appendix")
     return {
@@ -480,18 +331,19 @@ def _of_norms(measured: Decomposition, size: Size) -> dict[str, Inequality]:
     }  # fmt: skip
 
 
-def _of_determinants(measured: Decomposition, size: Size) -> dict[str, Inequality]:
-    n, d, sigma, kappa, _ = size
-    ratios, scales = measured.log_determinant_ratios, measured.scales
+def _of_determinants(
+    measured: Decomposition, size: Size, variances: Array, precision_traces: Array
+) -> dict[str, Inequality]:
+    (n, d, sigma, kappa, _), ratios = size, measured.log_determinant_ratios
     return {
         "squares": Inequality(
             "sum_t ||A_t||_{t,s}^2 <= sigma^2 (1 + kappa^2 lambda_s / sigma^2) log det ratio",
             "App. A, Lemma 2", measured.squared_norms,
-            lemmas.norm_series_bound(ratios, sigma, kappa, scales.variances),
+            lemmas.norm_series_bound(ratios, sigma, kappa, variances),
         ),
         "trace": Inequality(
             "log det ratio <= d log(1 + n kappa^2 / (sigma^2 tr(Sigma_0,s^-1)))",
-            "App. A", ratios, lemmas.trace_bound(n, d, sigma, kappa, scales.precision_traces),
+            "App. A", ratios, lemmas.trace_bound(n, d, sigma, kappa, precision_traces),
         ),
         "determinant": Inequality(
             "log det ratio <= d log(1 + n kappa^2 lambda / (sigma^2 d))",

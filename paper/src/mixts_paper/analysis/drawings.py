@@ -42,29 +42,26 @@ def plot_identification(
     identification: Identification,
     ax: Any = None,
     moments: Sequence[int] | None = None,
-    log: bool = True,
-    width: float = style.PAGE,
-    height: float = 3.1,
 ) -> list[Any]:
     """Draw weights and actions over time at the left, and beliefs at some moments at the right.
 
     ``moments`` are numbers of rounds, by default 0 (the prior), the rounds until the latent state
-    is known, and all rounds. Most changes happen in the first rounds: time is drawn as log(1 + t)
-    unless ``log=False``. States and actions without names are counted from 1, as in the paper,
+    is known, and all rounds. Most changes happen in the first rounds: time is drawn as log(1 + t).
+    States and actions without names are counted from 1, as in the paper,
     while the arrays of an :class:`Identification` are indexed from 0.
     """
     shown = _natural_moments(identification) if moments is None else moments
     n = len(shown)
     axes = (
-        _panels(n, width, height)
+        _panels(n)
         if ax is None
         else style.given_axes(ax, n + 2, f"an identification with {n} moments")
     )
     for one in axes:
         style.dress(one)
     top, below, *strips = axes
-    draw_weights(top, identification, log)
-    draw_actions(below, identification, log)
+    draw_weights(top, identification)
+    draw_actions(below, identification)
     for strip, t in zip(strips, shown, strict=True):
         draw_beliefs(strip, identification, t, key=strip is strips[0])
     limits = [strip.get_ylim() for strip in strips]
@@ -82,9 +79,9 @@ def plot_identification(
     return axes
 
 
-def _panels(n: int, width: float, height: float) -> list[Any]:
+def _panels(n: int) -> list[Any]:
     """Return two axes at the left, one below the other, and n at the right."""
-    figure = style.new_figure(width, height)
+    figure = style.new_figure(style.PAGE, 3.1)
     figure.get_layout_engine().set(wspace=0.05, hspace=0.04)
     grid = figure.add_gridspec(2 * n, 2, width_ratios=(1.0, 1.15))
     top = figure.add_subplot(grid[:n, 0])
@@ -92,7 +89,7 @@ def _panels(n: int, width: float, height: float) -> list[Any]:
     return [top, below, *(figure.add_subplot(grid[2 * i : 2 * i + 2, 1]) for i in range(n))]
 
 
-def draw_weights(ax: Any, identification: Identification, log: bool = True) -> None:
+def draw_weights(ax: Any, identification: Identification) -> None:
     """Draw the latent weights after each round, the true state's on top."""
     weights, true = identification.weights, identification.latent
     times = np.arange(len(weights))
@@ -107,11 +104,11 @@ def draw_weights(ax: Any, identification: Identification, log: bool = True) -> N
         ends.append(End(many, style.GREY, float(times[-1]), float(weights[-1, others].mean())))
     ax.set_ylim(-0.02, 1.02)
     ax.set_ylabel("latent weight")
-    _draw_time(ax, identification, log)
+    _draw_time(ax, identification)
     label_ends(ax, ends)
 
 
-def draw_actions(ax: Any, identification: Identification, log: bool = True) -> None:
+def draw_actions(ax: Any, identification: Identification) -> None:
     """Draw the action of each round: a full mark where the sampled latent state is the true one."""
     times = np.arange(1, identification.n_rounds + 1)
     right = identification.sampled == identification.latent
@@ -128,7 +125,7 @@ def draw_actions(ax: Any, identification: Identification, log: bool = True) -> N
     _name_actions(ax.yaxis, identification)
     ax.set_ylabel("action taken")
     ax.grid(visible=False)
-    _draw_time(ax, identification, log)
+    _draw_time(ax, identification)
     label_ends(ax, [End("best action", _FACT, float(identification.n_rounds), float(best))])
 
 
@@ -168,13 +165,11 @@ def _natural_moments(identification: Identification) -> list[int]:
     return sorted({0, middle, n})
 
 
-def _draw_time(ax: Any, identification: Identification, log: bool) -> None:
+def _draw_time(ax: Any, identification: Identification) -> None:
     n = identification.n_rounds
-    if log:
-        ax.set_xscale("function", functions=(np.log1p, np.expm1))
-        steps = [m * 10**k for k in range(len(str(n))) for m in (1, 2, 5)]
-        ticks = [0, *(step for step in steps if step <= n)]
-        ax.set_xticks(ticks, labels=[f"{tick:,}" for tick in ticks])
+    ax.set_xscale("function", functions=(np.log1p, np.expm1))
+    ticks = [0, *(step for step in _STEPS if step <= n)]
+    ax.set_xticks(ticks, labels=[f"{tick:,}" for tick in ticks])
     ax.set_xlim(0, n)
     ax.set_xlabel("round")
 
@@ -235,7 +230,7 @@ def draw_decomposition(
     ends = []
     x = np.arange(1, shown + 1)
     for quantity, (name, look) in _PARTS.items():
-        mean, error = decomposition.curve(quantity)  # type: ignore[arg-type]
+        mean, error = decomposition.curve(quantity)
         draw_mean(ax, x, (mean[:shown], error[:shown]), look)
         ends.append(End(name, look.color, shown, float(mean[shown - 1])))
     ax.set_xlim(0, shown)

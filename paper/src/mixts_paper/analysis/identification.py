@@ -111,13 +111,12 @@ def identify(
     seed: int,
     *,
     run: int = 0,
-    name: str = "MixTS",
 ) -> Identification:
     """Follow MixTS through one task of a bandit with constant arms or a constant action set.
 
-    The task is, to the bit, run number ``run`` of ``simulate({name: prior}, environment, n_rounds,
-    n_runs, seed, block_size=1)``. The posterior moments of all actions are computed after every
-    round: with many components of many features this takes much longer than playing.
+    The task is, to the bit, run number ``run`` of ``simulate({"MixTS": prior}, environment,
+    n_rounds, n_runs, seed, block_size=1)``. The posterior moments of all actions are computed after
+    every round: with many components of many features this takes much longer than playing.
 
     Parameters
     ----------
@@ -127,8 +126,6 @@ def identify(
         As in :func:`mixts.simulate`.
     run
         Index of the run.
-    name
-        Name of the agent, on which its random numbers depend.
 
     Returns
     -------
@@ -148,16 +145,16 @@ def identify(
     actions = _constant_actions(prior, environment)
     run = checks.count(run, "run", least=0)
     simulation = prepare(
-        {name: prior}, environment, n_rounds, run + 1, seed,
+        {"MixTS": prior}, environment, n_rounds, run + 1, seed,
         block_size=1, observe=IdentificationObserver(prior, actions),
     )  # fmt: skip
     played = simulation.play(run)
-    observed = {key: array[0] for key, array in played.observed[name].items()}
+    observed = {key: array[0] for key, array in played.observed["MixTS"].items()}
     return Identification(
         **observed,
         latent=int(played.latent[0]),
-        rewards=played.reward[name][0],
-        regret=played.regret[name][0],
+        rewards=played.reward["MixTS"][0],
+        regret=played.regret["MixTS"][0],
         names=prior.names,
         action_names=prior.arm_names,
     )

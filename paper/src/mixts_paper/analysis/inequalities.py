@@ -6,20 +6,20 @@ inequality between sums over rounds, and both sides can be measured in simulatio
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mixts import MixturePrior
-from mixts.environments import BanditProblem, Problem
+from mixts.environments import BanditProblem, Environment, Problem
+from mixts.errors import ParameterError
 from mixts.extend import Array, Estimate, Float, Int, estimate
 from mixts.families import Family
-from mixts.simulation import Observer, Results, Round, RoundRecorder, check_latent
+from mixts.simulation import Observer, Results, Round, RoundRecorder, check_latent, simulate
+from mixts_paper.bounds.comparison import N_ERRORS
 
-N_ERRORS = 2.0
-"""A difference of fewer standard errors does not show that an expectation is larger."""
 N_EQUAL = 3.0
 """Two sides of an identity agree if they differ by at most this many standard errors."""
 CHANCE = 0.05
@@ -155,10 +155,28 @@ def _n_errors(n_runs: int, n_cases: int, least: float) -> float:
 # -- measurements ----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, repr=False)
 class MeasuredRegret:
-    """What can be read of an observed simulation of MixTS, whatever was observed."""
+    """What was observed of MixTS in a simulation, whatever it was."""
 
+    kappa: Float[Array, " n_runs"]
+    sampled: Int[Array, "n_runs n_rounds"]
+    prior: MixturePrior
     results: Results
+
+    @classmethod
+    def of(cls, prior: MixturePrior, results: Results) -> Self:
+        """Return the measurements from the results of a simulation that was observed.
+
+        Parameters
+        ----------
+        prior
+            The prior of MixTS.
+        results
+            Results of a simulation that an observer of this kind observed.
+        """
+        (observed,) = results.observed.values()
+        return cls(**observed, prior=prior, results=results)
 
     @property
     def regret(self) -> Float[Array, "n_runs n_rounds"]:
@@ -175,9 +193,29 @@ class MeasuredRegret:
         """Number of rounds, n."""
         return int(self.regret.shape[1])
 
-    def _scale(self) -> str:
+    def total(self, quantity: str) -> Estimate:
+        """Return the mean over runs of a sum over rounds, and its standard error.
+
+        Parameters
+        ----------
+        quantity
+            Name of an array over rounds, such as "regret".
+
+        Returns
+        -------
+        Estimate
+            Mean and standard error.
+        """
+        return estimate(np.asarray(getattr(self, quantity)).sum(axis=1))
+
+    def _table(self, head: str, rows: Mapping[str, str]) -> str:
+        """Return the totals of quantities, each with a remark, as text."""
         s = self.results.settings
-        return f"{s['n_runs']} runs of {s['n_rounds']} rounds, seed {s['seed']}"
+        lines = [f"{head} of {s['n_runs']} runs of {s['n_rounds']} rounds, seed {s['seed']}"]
+        for name, remark in rows.items():
+            mean, error = self.total(name)
+            lines.append(f"  {name}: {mean:.2f} ± {error:.2f}{remark}")
+        return "\n".join(lines)
 
 
 class ActionRecorder(RoundRecorder):
@@ -218,6 +256,10 @@ class ActionRecorder(RoundRecorder):
     def after_update(self, round_: Round) -> None:
         self._final = round_.belief
 
+    def arrays(self) -> dict[str, Array]:
+        """Return what was measured in each round, and the largest norm of an action."""
+        return {**super().arrays(), "kappa": self._kappa}
+
 
 class ActionObserver(Observer):
     """Observer of MixTS whose latent states are the prior's components.
@@ -228,14 +270,27 @@ class ActionObserver(Observer):
         The prior of MixTS.
     """
 
+    recorder: ClassVar[type[ActionRecorder]]
+    """Class of the recorder of a block of runs."""
+
     def __init__(self, prior: MixturePrior) -> None:
-        self._prior = prior
+        self.prior = prior
 
     def start(self, agent: Any, problem: Problem) -> ActionRecorder:
-        check_latent(problem.latent, self._prior)
-        assert isinstance(problem, BanditProblem)
-        return self.recorder(self._prior.family, problem)
+        check_latent(problem.latent, self.prior)
+        if not isinstance(problem, BanditProblem):
+            raise ParameterError(
+                "environment must be a BanditEnvironment, which knows the mean of every action"
+            )
+        return self.recorder(self.prior.family, problem)
 
-    @abstractmethod
-    def recorder(self, family: Family, problem: BanditProblem) -> ActionRecorder:
-        """Return the recorder of a block of runs."""
+
+def play(
+    observer: ActionObserver, environment: Environment, size: tuple[int, int, int], **options: Any
+) -> Results:
+    """Play MixTS under an observer, in this process unless an engine is given.
+
+    ``size`` is the number of rounds, the number of runs, and the seed.
+    """
+    options = {"engine": 1, **options, "observe": observer}
+    return simulate({"MixTS": observer.prior}, environment, *size, **options)

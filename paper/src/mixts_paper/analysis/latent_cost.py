@@ -9,26 +9,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mixts import MixturePrior
-from mixts.engines import EngineLike
 from mixts.environments import BanditEnvironment, BanditProblem
 from mixts.errors import ParameterError
-from mixts.extend import Array, Estimate, Float, Int, estimate
+from mixts.extend import Array, Float, Int
 from mixts.families import Family
 from mixts.simulation import (
-    Results,
     Round,
-    simulate,
 )
 from mixts_paper.analysis.inequalities import (
     ActionObserver,
     ActionRecorder,
     Inequality,
     MeasuredRegret,
+    play,
 )
 from mixts_paper.bounds import EntropyTerms, bounded_entropy_bound, entropy, entropy_terms
 from mixts_paper.bounds.entropies import best_action_entropy, common_mean_range, count_bound, radius
@@ -98,7 +96,6 @@ class LatentCost(MeasuredRegret):
     learning: Float[Array, "n_runs n_rounds"]
     identification: Float[Array, "n_runs n_rounds"]
     excess: Float[Array, "n_runs n_rounds"]
-    sampled: Int[Array, "n_runs n_rounds"]
     within: Float[Array, "n_runs n_rounds"]
     between: Float[Array, "n_runs n_rounds"]
     roots: Float[Array, "n_runs n_rounds"]
@@ -109,49 +106,12 @@ class LatentCost(MeasuredRegret):
     final_weights: Float[Array, "n_runs L"]
     gain: Float[Array, "n_runs L"]
     n_actions: Int[Array, " n_runs"]
-    kappa: Float[Array, " n_runs"]
     fixed: Array
-    prior: MixturePrior
-    results: Results
-
-    @classmethod
-    def of(cls, prior: MixturePrior, results: Results) -> LatentCost:
-        """Return the measurements from the results of a simulation that was observed.
-
-        Parameters
-        ----------
-        prior
-            The prior of MixTS.
-        results
-            Results of a simulation that a :class:`LatentCostObserver` observed.
-
-        Returns
-        -------
-        LatentCost
-            The measurements.
-        """
-        (observed,) = results.observed.values()
-        return cls(**observed, prior=prior, results=results)
 
     @property
     def information(self) -> Float[Array, " n_runs"]:
         """H(P_0) - H(P_{n+1}), whose expectation is the information of n rounds on the state."""
         return _entropies(self.prior.weights[None])[0] - _entropies(self.final_weights)
-
-    def total(self, quantity: str) -> Estimate:
-        """Return the mean over runs of a sum over rounds, and its standard error.
-
-        Parameters
-        ----------
-        quantity
-            Name of an array over rounds, such as "learning" or "identification".
-
-        Returns
-        -------
-        Estimate
-            Mean and standard error.
-        """
-        return estimate(np.asarray(getattr(self, quantity)).sum(axis=1))
 
     @property
     def largest_ratio(self) -> float:
@@ -176,12 +136,8 @@ class LatentCost(MeasuredRegret):
         return latent_steps(self)
 
     def __repr__(self) -> str:
-        rows = {
-            name: self.total(name)
-            for name in ("regret", "learning", "identification", "within", "between")
-        }
-        lines = [f"  {name}: {mean:.3f} ± {error:.3f}" for name, (mean, error) in rows.items()]
-        return "\n".join([f"LatentCost of {self._scale()}", *lines])
+        names = ("regret", "learning", "identification", "within", "between")
+        return self._table("LatentCost", dict.fromkeys(names, ""))
 
 
 def _entropies(weights: Float[Array, "n L"]) -> Float[Array, " n"]:
@@ -199,9 +155,7 @@ def measure_latent_cost(
     n_rounds: int,
     n_runs: int,
     seed: int,
-    *,
-    block_size: int | None = None,
-    engine: EngineLike = 1,
+    **options: Any,
 ) -> LatentCost:
     """Play MixTS and measure both sides of each step of the bounds that know the latent prior.
 
@@ -209,8 +163,11 @@ def measure_latent_cost(
     ----------
     prior
         Prior of arms, or of linear rewards with Gaussian noise; the environment's own.
-    environment, n_rounds, n_runs, seed, block_size, engine
+    environment, n_rounds, n_runs, seed
         As in :func:`mixts.simulate`.
+    options
+        Other options of :func:`mixts.simulate`, such as ``block_size`` and ``engine``; one process
+        plays unless an engine is given.
 
     Returns
     -------
@@ -227,23 +184,8 @@ def measure_latent_cost(
     >>> print(f"{mean:.2f} ± {error:.2f}")
     0.82 ± 0.09
     """
-    results = simulate(
-        {"MixTS": prior}, environment, n_rounds, n_runs, seed,
-        engine=engine, block_size=block_size, observe=LatentCostObserver(prior),
-    )  # fmt: skip
-    return LatentCost.of(prior, results)
-
-
-class LatentCostObserver(ActionObserver):
-    """Observer of MixTS that records what finding the latent state costs."""
-
-    def __init__(self, prior: MixturePrior) -> None:
-        if not isinstance(prior, MixturePrior) or prior.family.plans:
-            raise ParameterError(f"prior must be a MixturePrior of arms or features, got {prior!r}")
-        super().__init__(prior)
-
-    def recorder(self, family: Family, problem: BanditProblem) -> LatentCostRecorder:
-        return LatentCostRecorder(family, problem)
+    observer = LatentCostObserver(prior)
+    return LatentCost.of(prior, play(observer, environment, (n_rounds, n_runs, seed), **options))
 
 
 class LatentCostRecorder(ActionRecorder):
@@ -303,11 +245,21 @@ class LatentCostRecorder(ActionRecorder):
             "variances": self._variances,
             "gain": gain,
             "mean_range": self._mean_range,
-            "kappa": self._kappa,
             "final_weights": self._final.weights,
             "n_actions": np.full(n, self._problem.means.shape[1]),
             "fixed": np.full(n, self._fixed),
         }
+
+
+class LatentCostObserver(ActionObserver):
+    """Observer of MixTS that records what finding the latent state costs."""
+
+    recorder = LatentCostRecorder
+
+    def __init__(self, prior: MixturePrior) -> None:
+        if not isinstance(prior, MixturePrior) or prior.family.plans:
+            raise ParameterError(f"prior must be a MixturePrior of arms or features, got {prior!r}")
+        super().__init__(prior)
 
 
 # -- steps of the proofs ---------------------------------------------------------------------------

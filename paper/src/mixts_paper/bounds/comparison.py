@@ -16,9 +16,7 @@ kappa sqrt(lambda); all else stays as in Theorem 1:
 
 with the F = 6 of the statement, or the F = 4 and the c_2 of the appendix. So the first terms of the
 two bounds differ in nothing but sigma sqrt(c_1 n d) against kappa sqrt(lambda) n, and where they
-cross depends neither on F nor on the logarithms. ``form="width"`` pays a single width of the prior
-in every round, F = sqrt(2) and no c_2: the smallest meaningful constant, but not comparable with
-Theorem 1, which counts widths 3 sqrt(2) times.
+cross depends neither on F nor on the logarithms.
 
 For the second bound there is no constant: it is a shape over n and d.
 
@@ -33,17 +31,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from mixts.errors import ParameterError
 from mixts.extend import Array, ArrayLike, Float, checks
 from mixts.pages import Verdict
-from mixts_paper.bounds import _arguments
-from mixts_paper.bounds._arguments import Form
 from mixts_paper.bounds.lemmas import prior_width
-from mixts_paper.bounds.theorems import theorem1_terms
+from mixts_paper.bounds.theorems import Form, at_least_zero, checked_rounds, plain, theorem1_terms
 
 TOLERANCE = 0.15
 """Largest relative error of a scaled bound that has the shape: a larger difference between a curve
@@ -135,28 +131,24 @@ class ShapeComparison:
         """Last bound / first."""
         return _growth(self.bound)
 
-    @property
-    def lines(self) -> list[str]:
-        """The comparison as lines of text, without the rule."""
+    def __repr__(self) -> str:
         first, last = (
             f"regret {self.regret[i]:.4g}"
             + (f" ± {self.errors[i]:.2g}" if self.errors is not None else "")
             + f", bound {self.bound[i]:.4g}"
             for i in (0, -1)
         )
-        return [
-            f"first point: {first}",
-            f"last point: {last}",
-            f"growth factors: regret {self.regret_growth:.3g}, bound {self.bound_growth:.3g}",
-            f"best scale: {self.scale:.4g} (1/{1 / self.scale:.4g}), relative error "
-            f"{self.relative_error:.1%} (of a constant: {self.flat_error:.1%})",
-            f"correlation: rank {self.rank_correlation:.3f}, linear {self.linear_correlation:.3f}",
-            f"shape: {self.verdict}",
-        ]
-
-    def __repr__(self) -> str:
-        head = f"ShapeComparison of regret and bound at {len(self.regret)} points"
-        return "\n  ".join([head, *self.lines])
+        return (
+            f"ShapeComparison of regret and bound at {len(self.regret)} points\n"
+            f"  first point: {first}\n"
+            f"  last point: {last}\n"
+            f"  growth factors: regret {self.regret_growth:.3g}, bound {self.bound_growth:.3g}\n"
+            f"  best scale: {self.scale:.4g} (1/{1 / self.scale:.4g}), relative error "
+            f"{self.relative_error:.1%} (of a constant: {self.flat_error:.1%})\n"
+            f"  correlation: rank {self.rank_correlation:.3f}, linear "
+            f"{self.linear_correlation:.3f}\n"
+            f"  shape: {self.verdict}"
+        )
 
 
 def compare_shapes(
@@ -214,9 +206,9 @@ def compare_shapes(
       correlation: rank 1.000, linear 0.996
       shape: holds
     """
-    r, b = _column(regret, "regret"), _column(bound, "bound")
-    e = None if errors is None else _column(errors, "errors")
-    _check(r, b, e)
+    given = {} if errors is None else {"errors": errors}
+    r, b, *rest = _columns(regret=regret, bound=bound, **given)
+    e = rest[0] if rest else None
     # Only shapes count: rescale, lest squares overflow or vanish.
     r_unit, b_unit = r.max(), b.max()
     x, y = b / b_unit, r / r_unit
@@ -296,30 +288,26 @@ def _growth(values: Float[Array, " p"]) -> float:
     return float(values[-1] / values[0])
 
 
-def _column(value: Any, name: str) -> Float[Array, " p"]:
-    expected = f"{name} must be a finite number, at least 0, for each point of a sweep"
-    array = checks.numbers(value, expected, ParameterError)
-    if array.ndim != 1:
-        raise ParameterError(f"{expected}, got shape {array.shape}")
-    if len(array) < 2:
-        raise ParameterError(f"{name} must have at least 2 points to have a shape, got {array}")
-    good = np.isfinite(array) & (array >= 0)
-    if not good.all():
-        at = int(np.argmin(good))
-        raise ParameterError(f"{expected}, got {array[at]} at point {at}")
-    return array
-
-
-def _check(regret: Array, bound: Array, errors: Array | None) -> None:
-    given = {"regret": regret, "bound": bound, **({} if errors is None else {"errors": errors})}
-    lengths = {name: len(array) for name, array in given.items()}
+def _columns(**given: ArrayLike) -> list[Float[Array, " p"]]:
+    """Return the columns of a sweep, checked."""
+    columns = []
+    for name, value in given.items():
+        least = "above 0" if name == "bound" else "at least 0"
+        expected = f"{name} must be a finite number, {least}, for each point of a sweep"
+        array = checks.numbers(value, expected, ParameterError)
+        if array.ndim != 1 or len(array) < 2:
+            raise ParameterError(f"{expected}, at least 2 of them, got shape {array.shape}")
+        good = np.isfinite(array) & (array > 0 if name == "bound" else array >= 0)
+        if not good.all():
+            at = int(np.argmin(good))
+            raise ParameterError(f"{expected}, got {array[at]} at point {at}")
+        columns.append(array)
+    lengths = {name: len(array) for name, array in zip(given, columns, strict=True)}
     if len(set(lengths.values())) != 1:
         raise ParameterError(f"regret, bound and errors must have the same points, got {lengths}")
-    if not (bound > 0).all():
-        at = int(np.argmin(bound > 0))
-        raise ParameterError(f"the bound must be above 0, got {bound[at]} at point {at}")
-    if not (regret > 0).any():
+    if not (columns[0] > 0).any():
         raise ParameterError("the regret is 0 at every point: it has no shape to compare")
+    return columns
 
 
 # -- earlier bounds -------------------------------------------------------------------------------
@@ -335,21 +323,20 @@ def linear_bound(
     noise_std: float,
     kappa: float,
     max_prior_variance: float,
-    form: Form | Literal["width"] = "statement",
+    form: Form = "statement",
 ) -> Any:
     """Return c' n + 2 sigma sqrt(L n log n), for posteriors that never sharpen  [paper: Sec. 4.3].
 
     Compare it with :func:`theorem1` of the same ``form``: c' is 3 sqrt(2) times the prior's
     width, kappa sqrt(2 lambda d log(dn)), in the statement, and 2 sqrt(2) times that width in the
-    appendix. With ``form="width"`` c' is the width itself. The module derives these constants; they
-    are not those of the earlier paper.
+    appendix. The module derives these constants; they are not those of the earlier paper.
 
     Parameters
     ----------
     n, d, n_components, noise_std, kappa, max_prior_variance
         As for :func:`theorem1`.
     form
-        Constants of the "statement" or of the "appendix"; or "width".
+        Constants of the "statement" or of the "appendix".
 
     Returns
     -------
@@ -365,11 +352,10 @@ def linear_bound(
     >>> round(linear), round(bounds.theorem1(1000, **sizes, **scales))
     (7584, 1611)
     """
-    stated: Form = "statement" if form == "width" else _arguments.form(form)
-    terms = theorem1_terms(n, d, n_components, noise_std, kappa, max_prior_variance, stated)
-    times = {"width": 1.0, "statement": 3 * np.sqrt(2), "appendix": 2 * np.sqrt(2)}[form]
+    terms = theorem1_terms(n, d, n_components, noise_std, kappa, max_prior_variance, form)
+    times = 3 * np.sqrt(2) if form == "statement" else 2 * np.sqrt(2)
     rate = times * prior_width(n, d, kappa, max_prior_variance)
-    return _arguments.plain(rate * _arguments.rounds(n) + terms.identification + terms.constant)
+    return plain(rate * checked_rounds(n) + terms.identification + terms.constant)
 
 
 def lints_order(n: ArrayLike, d: int) -> Any:
@@ -394,7 +380,7 @@ def lints_order(n: ArrayLike, d: int) -> Any:
     >>> bounds.lints_order(n=100, d=4)
     80.0
     """
-    return _arguments.plain(checks.count(d, "d") ** 1.5 * np.sqrt(_arguments.rounds(n)))
+    return plain(checks.count(d, "d") ** 1.5 * np.sqrt(checked_rounds(n)))
 
 
 def crossing(d: int, noise_std: float, kappa: float, max_prior_variance: float) -> float:
@@ -424,7 +410,7 @@ def crossing(d: int, noise_std: float, kappa: float, max_prior_variance: float) 
     d = checks.count(d, "d")
     sigma = checks.positive_number(noise_std, "noise_std")
     k = checks.positive_number(kappa, "kappa")
-    ratio = (k / sigma) ** 2 * _arguments.at_least_zero(max_prior_variance, "max_prior_variance")
+    ratio = (k / sigma) ** 2 * at_least_zero(max_prior_variance, "max_prior_variance")
     if ratio == 0:
         return float("nan")
     if ratio < _SMALLEST_RATIO:

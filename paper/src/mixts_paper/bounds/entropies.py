@@ -36,8 +36,8 @@ import numpy as np
 from mixts import MixTS, MixturePrior
 from mixts.errors import ParameterError
 from mixts.extend import Array, ArrayLike, Float, checks
-from mixts.families import Family, GaussianArms
-from mixts_paper.bounds import _arguments
+from mixts.families import Family
+from mixts_paper.bounds.theorems import at_least_zero, checked_rounds, checked_weights, plain
 
 _EQUAL = 1e-12
 """Relative difference up to which covariances count as equal: rounding of a width's square."""
@@ -88,7 +88,7 @@ class EntropyTerms(NamedTuple):
     def bound(self) -> Any:
         """The least of learning + identification, joint and best_arm."""
         split = self.learning + self.identification
-        return _arguments.plain(np.minimum(np.minimum(split, self.joint), self.best_arm))
+        return plain(np.minimum(np.minimum(split, self.joint), self.best_arm))
 
 
 def entropy(weights: ArrayLike) -> float:
@@ -110,7 +110,7 @@ def entropy(weights: ArrayLike) -> float:
     >>> round(bounds.entropy([0.5, 0.5]), 4), round(bounds.entropy([0.9, 0.1]), 4)
     (0.6931, 0.3251)
     """
-    p = _arguments.weights(weights)
+    p = checked_weights(weights)
     p = p[p > 0]
     # Adding 0 turns the -0.0 of a single state into 0.
     return float(-(p * np.log(p)).sum()) + 0.0
@@ -135,37 +135,7 @@ def effective_states(weights: ArrayLike) -> float:
     >>> round(bounds.effective_states([0.25] * 4), 4), round(bounds.effective_states([0.9, 0.1]), 4)
     (4.0, 1.6)
     """
-    return float(np.sqrt(_arguments.weights(weights)).sum() ** 2)
-
-
-def best_arm_entropy(means: ArrayLike, stds: ArrayLike) -> Float[Array, " L"]:
-    """Return h_s = H(A* | S = s) for independent Gaussian arms, by quadrature.
-
-    Parameters
-    ----------
-    means, stds
-        Means and standard deviations of the arms' mean rewards under each component, (L, K); they
-        broadcast.
-
-    Returns
-    -------
-    array
-        The entropy of the best arm under each component, in nats; 0 where the best arm is known.
-
-    Examples
-    --------
-    Under the first component the first arm is surely best; under the second both are alike.
-
-    >>> from mixts_paper import bounds
-    >>> bounds.best_arm_entropy(means=[[1.0, 0.0], [0.5, 0.5]], stds=[[0.01], [0.1]]).round(4)
-    array([0.    , 0.6931])
-    """
-    mean, std = np.broadcast_arrays(
-        checks.numbers(means, "means must be numbers", ParameterError),
-        checks.numbers(stds, "stds must be numbers", ParameterError),
-    )
-    # The noise of rewards does not matter for what is best.
-    return best_action_entropy(GaussianArms(mean, np.square(std), 1.0))
+    return float(np.sqrt(checked_weights(weights)).sum() ** 2)
 
 
 def best_action_entropy(family: Family) -> Float[Array, " L"]:
@@ -247,8 +217,8 @@ def entropy_terms(
     >>> terms.identification.round(2)
     array([ 5.91, 11.82])
     """
-    rounds = _arguments.rounds(n)
-    p = _arguments.weights(weights)
+    rounds = checked_rounds(n)
+    p = checked_weights(weights)
     mean, covariance = _moments(prior_means, covariances, len(p))
     sigma2 = checks.positive_number(noise_std, "noise_std") ** 2
     k2 = checks.positive_number(kappa, "kappa") ** 2
@@ -275,7 +245,6 @@ def entropy_terms(
     best = np.full(rounds.shape, np.inf)
     if h is not None and D is not None:
         best = np.sqrt(2 * rank * proxy * rounds * min(np.log(n_actions), latent + p @ h))
-    plain = _arguments.plain
     return EntropyTerms(
         learning=plain(np.sqrt(rank * rounds * w)),
         identification=plain(np.sqrt(min(rank, np.count_nonzero(p) - 1) * rounds * b)),
@@ -286,49 +255,6 @@ def entropy_terms(
         between=tuple(map(float, between)),
         total=plain(total),
     )
-
-
-def entropy_bound(
-    n: ArrayLike,
-    weights: ArrayLike,
-    prior_means: ArrayLike,
-    covariances: ArrayLike,
-    noise_std: float,
-    kappa: float,
-    n_actions: int,
-    best_action_entropy: ArrayLike | None = None,
-    mean_range: float | None = None,
-) -> Any:
-    """Return the least bound on the Bayes regret of :func:`entropy_terms`.
-
-    Parameters
-    ----------
-    n, weights, prior_means, covariances, noise_std, kappa, n_actions
-        As for :func:`entropy_terms`.
-    best_action_entropy, mean_range
-        As for :func:`entropy_terms`.
-
-    Returns
-    -------
-    float or array
-        The bound.
-
-    Examples
-    --------
-    A skewed latent prior makes the bound smaller.
-
-    >>> import numpy as np
-    >>> from mixts_paper import bounds
-    >>> means, covariances = np.eye(2), 0.01 * np.array([np.eye(2), np.eye(2)])
-    >>> for weights in ([0.5, 0.5], [0.9, 0.1]):
-    ...     print(round(bounds.entropy_bound(100, weights, means, covariances, 0.5, 1, 2), 2))
-    16.83
-    13.49
-    """
-    return entropy_terms(
-        n, weights, prior_means, covariances, noise_std, kappa, n_actions,
-        best_action_entropy, mean_range,
-    ).bound  # fmt: skip
 
 
 def bounded_entropy_bound(
@@ -370,8 +296,8 @@ def bounded_entropy_bound(
     >>> round(bounds.bounded_entropy_bound(1000, [0.9, 0.1], n_arms=5, best_action_entropy=0.1), 2)
     28.56
     """
-    rounds = _arguments.rounds(n)
-    p = _arguments.weights(weights)
+    rounds = checked_rounds(n)
+    p = checked_weights(weights)
     scale = checks.positive_number(reward_range, "reward_range")
     h = float(p @ _entropies(best_action_entropy, len(p)))
     latent = entropy(p)
@@ -385,7 +311,7 @@ def bounded_entropy_bound(
     split = np.sqrt(rounds * learning / 2) + np.sqrt(states * rounds * latent / 2)
     whole = min(most, latent + h)
     best_arm = np.sqrt(rank * rounds * whole / 2) if whole > 0 else np.zeros_like(rounds)
-    return _arguments.plain(scale * np.minimum(split, best_arm))
+    return plain(scale * np.minimum(split, best_arm))
 
 
 def _within(
@@ -424,7 +350,7 @@ def common_mean_range(
     if differ or tilted:
         return None
     if mean_range is not None:
-        return _arguments.at_least_zero(mean_range, "mean_range")
+        return at_least_zero(mean_range, "mean_range")
     if np.ptp(diagonal) > scale:
         return None
     return kappa * float(np.linalg.norm(means[:, None] - means, axis=2).max())
@@ -508,17 +434,17 @@ def count_bound(
     >>> costs.round(1)
     array([ 31. , 100.8])
     """
-    rounds = _arguments.rounds(n)
-    p = _arguments.weights(weights)
+    rounds = checked_rounds(n)
+    p = checked_weights(weights)
     p = p[p > 0]
     sigma = checks.positive_number(noise_std, "noise_std")
     k = checks.positive_number(kappa, "kappa")
-    v = sigma**2 + k**2 * _arguments.at_least_zero(prior_variance, "prior_variance")
-    D = _arguments.at_least_zero(mean_range, "mean_range")
+    v = sigma**2 + k**2 * at_least_zero(prior_variance, "prior_variance")
+    D = at_least_zero(mean_range, "mean_range")
     if delta is not None and not 0 < delta < 1:
         raise ParameterError(f"delta must be between 0 and 1, got {delta!r}")
     if len(p) == 1:
-        return _arguments.plain(np.zeros_like(rounds))
+        return plain(np.zeros_like(rounds))
     drawn = np.minimum(1.0, rounds[..., None] * p)
     draws = rounds[..., None] * p / drawn
     burden = drawn.sum(axis=-1) * (D + math.sqrt(2 * v / math.pi))
@@ -528,8 +454,8 @@ def count_bound(
         return np.asarray(paid + burden + rounds * delta * D)
 
     if delta is not None:
-        return _arguments.plain(total(float(delta)))
-    return _arguments.plain(np.min([total(d) for d in _DELTAS], axis=0))
+        return plain(total(float(delta)))
+    return plain(np.min([total(d) for d in _DELTAS], axis=0))
 
 
 def radius(n_draws: ArrayLike, variance: float, delta: float) -> Float[Array, "..."]:

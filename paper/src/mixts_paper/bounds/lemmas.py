@@ -1,5 +1,7 @@
 """The steps of the proofs in App. A and App. B, as functions that a simulation can check.
 
+Arguments are those of :func:`theorem1` and :func:`theorem2`, and are not checked here.
+
 **App. A.** With ||a||_{t,s}^2 = a' Sigma_{t,s} a, the proof of Theorem 1 goes from the regret to
 its two parts (Eq. 1, and on the event E_0 that theta_* is near its prior mean [paper: Eq. 9]), from
 these to the sum of the widths sigma_t(A_t, S_t) = sqrt(2 d log(dn)) ||A_t||_{t,S_t}, and from there
@@ -57,12 +59,15 @@ from typing import Any
 
 import numpy as np
 
-from mixts.errors import ParameterError
-from mixts.extend import Array, ArrayLike, checks
+from mixts.extend import ArrayLike
 from mixts.planning import MDP
-from mixts_paper.bounds import _arguments
-from mixts_paper.bounds._arguments import Form
-from mixts_paper.bounds.theorems import theorem1_terms, theorem2_terms
+from mixts_paper.bounds.theorems import (
+    Form,
+    checked_form,
+    plain,
+    theorem1_terms,
+    theorem2_terms,
+)
 
 # -- App. A ---------------------------------------------------------------------------------------
 
@@ -75,28 +80,8 @@ def gaussian_tail_bound(d: int, epsilon: ArrayLike) -> Any:
     the left side is twice this at every epsilon, for d = 2 it is up to 1.16 times this below
     epsilon = 1.5. From d = 3 on the printed bound holds nevertheless, because the proof sums over
     all entries of X where one entry would do.
-
-    Parameters
-    ----------
-    d
-        Dimension of X.
-    epsilon
-        Least norm, or an array of them.
-
-    Returns
-    -------
-    float or array
-        The bound.
-
-    Examples
-    --------
-    >>> from mixts_paper import bounds
-    >>> bounds.gaussian_tail_bound(d=3, epsilon=[0, 3, 6]).round(4)
-    array([2.073 , 0.4625, 0.0051])
     """
-    d = checks.count(d, "d")
-    least = _at_least_zero(epsilon, "epsilon")
-    return _arguments.plain(d**1.5 * np.exp(-(least**2) / (2 * d)) / np.sqrt(2 * np.pi))
+    return plain(d**1.5 * np.exp(-(np.asarray(epsilon) ** 2) / (2 * d)) / np.sqrt(2 * np.pi))
 
 
 def norm_series_bound(
@@ -107,55 +92,15 @@ def norm_series_bound(
     It bounds sum_t ||A_t||_{t,s}^2, in every run and for every state. C is the least that the lemma
     allows, kappa^2 lambda_s / sigma^2, with ``prior_variance`` the largest eigenvalue lambda_s of
     the state's own covariance. Both may be arrays, which broadcast.
-
-    Parameters
-    ----------
-    log_determinant_ratio
-        Log ratio of the determinants, or an array of them.
-    noise_std, kappa
-        As for :func:`theorem1`.
-    prior_variance
-        Largest eigenvalue of the state's covariance, lambda_s, or an array of them.
-
-    Returns
-    -------
-    float or array
-        The bound.
-
-    Examples
-    --------
-    >>> from mixts_paper import bounds
-    >>> bounds.norm_series_bound(2.0, noise_std=0.5, kappa=1, prior_variance=0.25)
-    1.0
     """
-    ratio = _at_least_zero(log_determinant_ratio, "log_determinant_ratio")
-    variance = _at_least_zero(prior_variance, "prior_variance")
-    sigma = checks.positive_number(noise_std, "noise_std")
-    k = checks.positive_number(kappa, "kappa")
-    return _arguments.plain((sigma**2 + k**2 * variance) * ratio)
+    variance, ratio = np.asarray(prior_variance), np.asarray(log_determinant_ratio)
+    return plain((noise_std**2 + kappa**2 * variance) * ratio)
 
 
 def log_determinant_bound(
     n: ArrayLike, d: int, noise_std: float, kappa: float, max_prior_variance: float
 ) -> Any:
-    """Return d log(1 + n kappa^2 lambda / (sigma^2 d)), for the log ratio  [paper: App. A].
-
-    Parameters
-    ----------
-    n, d, noise_std, kappa, max_prior_variance
-        As for :func:`theorem1`.
-
-    Returns
-    -------
-    float or array
-        The bound.
-
-    Examples
-    --------
-    >>> from mixts_paper import bounds
-    >>> round(bounds.log_determinant_bound(100, 2, 0.5, kappa=1, max_prior_variance=0.25), 4)
-    7.8637
-    """
+    """Return d log(1 + n kappa^2 lambda / (sigma^2 d)), for the log ratio  [paper: App. A]."""
     c1 = theorem1_terms(n, d, 1, noise_std, kappa, max_prior_variance).c1
     return d * c1 / (1 + (kappa / noise_std) ** 2 * max_prior_variance)
 
@@ -167,59 +112,17 @@ def trace_bound(
 
     The step before :func:`log_determinant_bound`, which does not hold for every prior: see the
     module. ``precision_trace`` may be an array; it is infinite where something is known exactly.
-
-    Parameters
-    ----------
-    n, d, noise_std, kappa
-        As for :func:`theorem1`.
-    precision_trace
-        Trace of the inverse prior covariance of a state, or an array of them.
-
-    Returns
-    -------
-    float or array
-        The bound.
-
-    Examples
-    --------
-    >>> from mixts_paper import bounds
-    >>> round(bounds.trace_bound(100, 2, 0.5, kappa=1, precision_trace=8.0), 4)
-    7.8637
     """
-    rounds = _arguments.rounds(n)
-    d = checks.count(d, "d")
-    sigma = checks.positive_number(noise_std, "noise_std")
-    k = checks.positive_number(kappa, "kappa")
-    expected = "precision_trace must be a number above 0"
-    trace = checks.numbers(precision_trace, expected, ParameterError)
-    if not (trace > 0).all():
-        raise ParameterError(f"{expected}, got {precision_trace!r}")
-    return _arguments.plain(d * np.log1p(rounds * (k / sigma) ** 2 / trace))
+    per_trace = np.asarray(n, float) * (kappa / noise_std) ** 2
+    return plain(d * np.log1p(per_trace / np.asarray(precision_trace)))
 
 
 def norm_sum_bound(
     n: ArrayLike, d: int, noise_std: float, kappa: float, max_prior_variance: float
 ) -> Any:
-    """Return sigma sqrt(c_1 n d), for sum_t ||A_t||_{t,S_t}  [paper: App. A].
-
-    Parameters
-    ----------
-    n, d, noise_std, kappa, max_prior_variance
-        As for :func:`theorem1`.
-
-    Returns
-    -------
-    float or array
-        The bound.
-
-    Examples
-    --------
-    >>> from mixts_paper import bounds
-    >>> round(bounds.norm_sum_bound(100, 2, 0.5, kappa=1, max_prior_variance=0.25), 3)
-    19.829
-    """
+    """Return sigma sqrt(c_1 n d), for sum_t ||A_t||_{t,S_t}  [paper: App. A]."""
     c1 = theorem1_terms(n, d, 1, noise_std, kappa, max_prior_variance).c1
-    return _arguments.plain(noise_std * np.sqrt(c1 * _arguments.rounds(n) * d))
+    return plain(noise_std * np.sqrt(c1 * np.asarray(n, float) * d))
 
 
 def width_sum_bound(
@@ -229,50 +132,14 @@ def width_sum_bound(
 
     Term 1 is 3 sqrt(2) times this in the statement and 2 sqrt(2) times in the appendix; the steps
     add up to 1 + sqrt(2).
-
-    Parameters
-    ----------
-    n, d, noise_std, kappa, max_prior_variance
-        As for :func:`theorem1`.
-
-    Returns
-    -------
-    float or array
-        The bound.
-
-    Examples
-    --------
-    >>> from mixts_paper import bounds
-    >>> round(bounds.width_sum_bound(100, 2, 0.5, kappa=1, max_prior_variance=0.25), 2)
-    91.28
     """
     norms = norm_sum_bound(n, d, noise_std, kappa, max_prior_variance)
-    return _arguments.plain(norms * np.sqrt(2 * d * np.log(d * _arguments.rounds(n))))
+    return plain(norms * np.sqrt(2 * d * np.log(d * np.asarray(n, float))))
 
 
 def prior_width(n: ArrayLike, d: int, kappa: float, max_prior_variance: float) -> Any:
-    """Return kappa sqrt(2 lambda d log(dn)), the largest width sigma_t(a, s)  [paper: App. A].
-
-    Parameters
-    ----------
-    n, d, kappa, max_prior_variance
-        As for :func:`theorem1`.
-
-    Returns
-    -------
-    float or array
-        The bound.
-
-    Examples
-    --------
-    >>> from mixts_paper import bounds
-    >>> round(bounds.prior_width(100, 2, kappa=1, max_prior_variance=0.25), 3)
-    2.302
-    """
-    rounds = _arguments.rounds(n)
-    d, k = checks.count(d, "d"), checks.positive_number(kappa, "kappa")
-    variance = _arguments.at_least_zero(max_prior_variance, "max_prior_variance")
-    return _arguments.plain(k * np.sqrt(2 * variance * d * np.log(d * rounds)))
+    """Return kappa sqrt(2 lambda d log(dn)), the largest width sigma_t(a, s)  [paper: App. A]."""
+    return plain(kappa * np.sqrt(2 * max_prior_variance * d * np.log(d * np.asarray(n, float))))
 
 
 def round_bound(n: ArrayLike, d: int, kappa: float, max_prior_variance: float) -> Any:
@@ -280,22 +147,6 @@ def round_bound(n: ArrayLike, d: int, kappa: float, max_prior_variance: float) -
 
     It bounds the loss of one round. The summand kappa is the norm of an action times that of a
     prior mean, which is assumed to be at most 1.
-
-    Parameters
-    ----------
-    n, d, kappa, max_prior_variance
-        As for :func:`theorem1`.
-
-    Returns
-    -------
-    float or array
-        The bound.
-
-    Examples
-    --------
-    >>> from mixts_paper import bounds
-    >>> round(bounds.round_bound(100, 2, kappa=1, max_prior_variance=0.25), 3)
-    3.302
     """
     return prior_width(n, d, kappa, max_prior_variance) + kappa
 
@@ -308,29 +159,8 @@ def first_part_bound(
     The end of Step 1, for the first part of the regret, summed over the rounds of Sec. 4.1
     [paper: Eq. 2]. Its widths may be exchanged for sigma_t(A_t, S_t), which have the same
     expectation.
-
-    Parameters
-    ----------
-    best_width_sum
-        Expected sum of the widths sigma_t(A_t*, S_*), or an array of them.
-    d, kappa, max_prior_variance
-        As for :func:`theorem1`.
-
-    Returns
-    -------
-    float or array
-        The bound.
-
-    Examples
-    --------
-    >>> from mixts_paper import bounds
-    >>> round(bounds.first_part_bound(40.0, 2, kappa=1, max_prior_variance=0.25), 3)
-    40.282
     """
-    total = _at_least_zero(best_width_sum, "best_width_sum")
-    d, k = checks.count(d, "d"), checks.positive_number(kappa, "kappa")
-    variance = _arguments.at_least_zero(max_prior_variance, "max_prior_variance")
-    return _arguments.plain(total + k * np.sqrt(variance * d / (2 * np.pi)))
+    return plain(np.asarray(best_width_sum) + kappa * np.sqrt(max_prior_variance * d / (2 * np.pi)))
 
 
 def second_part_bound(
@@ -347,31 +177,12 @@ def second_part_bound(
     The end of Step 3, for the second part of the regret; in Sec. 4.1 with any eta [paper: Eq. 3],
     here with the proof's sqrt(2). At width 0 nothing is left of the widths, and nothing at all of
     the first part: the price is that of finding the latent state [paper: Sec. 4.3].
-
-    Parameters
-    ----------
-    width_sum
-        Expected sum of the widths sigma_t(A_t, S_t), or an array of them.
-    n
-        Number of rounds.
-    d, n_components, noise_std, kappa, max_prior_variance
-        As for :func:`theorem1`.
-
-    Returns
-    -------
-    float or array
-        The bound.
-
-    Examples
-    --------
-    >>> from mixts_paper import bounds
-    >>> round(bounds.second_part_bound(40.0, 100, 2, 5, 0.5, kappa=1, max_prior_variance=0.25), 2)
-    154.08
     """
-    total = _at_least_zero(width_sum, "width_sum")
     terms = theorem1_terms(n, d, n_components, noise_std, kappa, max_prior_variance)
     most = round_bound(n, d, kappa, max_prior_variance)
-    return _arguments.plain(np.sqrt(2) * total + terms.identification + 3 * n_components * most)
+    return plain(
+        np.sqrt(2) * np.asarray(width_sum) + terms.identification + 3 * n_components * most
+    )
 
 
 # -- App. B ---------------------------------------------------------------------------------------
@@ -383,72 +194,18 @@ def pseudo_count_variance(total: ArrayLike) -> Any:
     That is, log E exp(u (X - E X)) <= u^2 sigma^2 / 2 for every u, where X ~ Beta(alpha, beta) and
     ``total`` is alpha + beta, or X is an entry of a Dirichlet vector and ``total`` the sum of its
     counts. Where alpha = beta it is the variance, and elsewhere more.
-
-    Parameters
-    ----------
-    total
-        Sum of the pseudo-counts, or an array of them.
-
-    Returns
-    -------
-    float or array
-        The variance sigma^2.
-
-    Examples
-    --------
-    >>> from mixts_paper import bounds
-    >>> bounds.pseudo_count_variance([1, 4, 24])
-    array([0.125, 0.05 , 0.01 ])
     """
-    expected = "total must be a finite number above 0, or an array of them"
-    array = checks.numbers(total, expected, ParameterError)
-    good = np.isfinite(array) & (array > 0)
-    if not good.all():
-        raise ParameterError(f"{expected}, got {array[~good].flat[0]}")
-    return _arguments.plain(1 / (4 * (array + 1)))
+    return plain(1 / (4 * (np.asarray(total, float) + 1)))
 
 
 def value_difference_bound(other: MDP, mdp: MDP, policy: ArrayLike) -> Any:
     """Return E sum_i (R' - R + h ||T' - T||_1)(X_i, A_i), for V_M'(pi) - V_M(pi)  [paper: Lemma 5].
 
     ``other`` is M', in which the episodes of the expectation are played; the lemma does not say
-    where, and it holds for episodes of M as well. Mean rewards are between 0 and 1. The MDPs are
-    two, or two batches of one shape, with policies as :meth:`MDP.value` takes them. The plus sign
-    is not in the paper.
-
-    Parameters
-    ----------
-    other
-        M', or a batch of MDPs.
-    mdp
-        M, or a batch of the same shape.
-    policy
-        Policies, as for :meth:`MDP.value`.
-
-    Returns
-    -------
-    float or array
-        The bound, for each MDP of a batch.
-
-    Examples
-    --------
-    >>> import mixts
-    >>> from mixts_paper import bounds
-    >>> river = mixts.RiverSwim(n_states=4, horizon=8)
-    >>> left, right = river.mean_mdp("left"), river.mean_mdp("right")
-    >>> policy = right.plan().policy
-    >>> bound = bounds.value_difference_bound(right, left, policy)
-    >>> print(round(right.value(policy) - left.value(policy), 2), round(bound, 2))
-    1.5 76.48
+    where, and it holds for episodes of M as well. Mean rewards are between 0 and 1. The MDPs have
+    one shape, horizon and initial distribution, and policies are as :meth:`MDP.value` takes them.
+    The plus sign is not in the paper.
     """
-    same = (mdp.shape, mdp.rewards.shape, mdp.horizon) == (
-        other.shape, other.rewards.shape, other.horizon,
-    )  # fmt: skip
-    if not same or not np.array_equal(mdp.initial, other.initial):
-        raise ParameterError(
-            "the MDPs must have one shape, horizon and initial distribution, got "
-            f"{other!r} and {mdp!r}"
-        )
     apart = abs(other.transitions - mdp.transitions).sum(axis=-1)
     gap = other.rewards - mdp.rewards + other.horizon * apart
     # A sum along episodes is the value of the policy in an MDP whose rewards are the gap.
@@ -469,33 +226,7 @@ def episode_width_sum_bound(
     episodes. ``min_pseudo_count`` is Lambda_0,s, and c_1 is
     ``log(1 + n h / (2 |X||A| Lambda_0,s))``. F is 4 in the lemma, and 4 sqrt(2) at the end of its
     proof (``form="appendix"``). Neither bounds the sum for every prior: see the module.
-
-    Parameters
-    ----------
-    n, n_states, n_actions, horizon, min_pseudo_count, form
-        As for :func:`theorem2`.
-
-    Returns
-    -------
-    float or array
-        The bound.
-
-    Examples
-    --------
-    >>> from mixts_paper import bounds
-    >>> round(bounds.episode_width_sum_bound(100, 4, 2, horizon=8, min_pseudo_count=1))
-    29354
     """
     terms = theorem2_terms(n, n_states, n_actions, horizon, 1, min_pseudo_count)
-    factor = 4.0 if _arguments.form(form) == "statement" else 4 * np.sqrt(2)
-    return _arguments.plain(factor / 6 * terms.learning + n_states * n_actions * horizon**2)
-
-
-def _at_least_zero(value: ArrayLike, name: str) -> Array:
-    """Return a number, or an array of them, as an array."""
-    expected = f"{name} must be a finite number, at least 0, or an array of them"
-    array = checks.numbers(value, expected, ParameterError)
-    good = np.isfinite(array) & (array >= 0)
-    if not good.all():
-        raise ParameterError(f"{expected}, got {array[~good].flat[0]}")
-    return array
+    factor = 4.0 if checked_form(form) == "statement" else 4 * np.sqrt(2)
+    return plain(factor / 6 * terms.learning + n_states * n_actions * horizon**2)

@@ -29,8 +29,7 @@ import numpy as np
 from mixts.errors import ParameterError
 from mixts.extend import Array, ArrayLike, Float, checks
 from mixts.planning import MDP
-from mixts_paper.bounds import _arguments
-from mixts_paper.bounds.entropies import best_arm_entropy, entropy_terms
+from mixts_paper.bounds.theorems import at_least_zero, checked_rounds, checked_weights
 
 _TIED = 1e-12
 """Relative difference below which two actions count as equally good: rounding."""
@@ -146,7 +145,7 @@ def separated_bound(
     separation
         1 - rho_a(s, s'), (L, L, K).
     """
-    p, mean = _arguments.weights(weights), _table(means)
+    p, mean = checked_weights(weights), _table(means)
     if len(mean) != len(p) or separation.shape != (len(p), *mean.shape):
         raise ParameterError(
             f"expected means (L, K) and affinity (L, L, K) of {len(p)} states, got {mean.shape} "
@@ -181,7 +180,7 @@ def pairs_bound(
         Number of rounds, or None.
     """
     own = np.diag(value)
-    rounds = None if n is None else float(_arguments.rounds(n))
+    rounds = None if n is None else float(checked_rounds(n))
     total = 0.0
     for s in range(len(weights)):
         for r in range(s + 1, len(weights)):
@@ -233,98 +232,6 @@ def one_sided_bound(n: float, first: float, second: float, apart: float) -> floa
     return min(trivial, math.e * math.log(n) * product / (2 * apart) + first)
 
 
-def gaussian_one_sided_bound(
-    n: float, first: float, second: float, distance: float, noise_std: float
-) -> float:
-    """Return :func:`one_sided_bound` for Gaussian rewards, with the best exponent and threshold.
-
-    For 0 < l < 1 and 0 < eps < 1 the sum is at most
-    eps^-l P_0(s)^(1-l) P_0(s')^l / (1 - I_l) + n eps P_0(s), with
-    I_l = exp(-l (1 - l) (mu_s - mu_s')^2 / (2 sigma^2)) for the best action of s'.
-
-    Parameters
-    ----------
-    n, first, second
-        As for :func:`one_sided_bound`.
-    distance
-        ``|mu_s - mu_s'|``, the distance between the action's means.
-    noise_std
-        Standard deviation of the rewards.
-
-    Returns
-    -------
-    float
-        The bound.
-
-    Examples
-    --------
-    >>> from mixts_paper import bounds
-    >>> round(bounds.gaussian_one_sided_bound(1000, 0.5, 0.5, distance=1.0, noise_std=0.5), 2)
-    6.48
-    """
-    power = np.linspace(0.0, 1.0, 1001)[1:-1]
-    told = -np.expm1(-power * (1 - power) * (distance / noise_std) ** 2 / 2)
-    # Where the action hardly tells the states apart the first term is infinite.
-    told = np.maximum(told, np.finfo(float).tiny)
-    factor = first ** (1 - power) * second**power / told
-    # The derivative by eps vanishes here.
-    threshold = np.minimum((power * factor / (n * first)) ** (1 / (1 + power)), 1.0)
-    sums = threshold**-power * factor + n * threshold * first
-    return float(min(n * min(first, second), sums.min()))
-
-
-def lower_bound(n: float, weights: ArrayLike, means: ArrayLike, divergence: ArrayLike) -> float:
-    """Return what every policy pays at least if exploration is needed to tell a pair of states.
-
-    Suppose that every action that is optimal in s has the same law in s and in s', and that none of
-    them is optimal in s'. Then any policy's Bayes regret is at least
-    min(c sqrt(n) / 4, P_0(s) Delta log(n) / (2 k)), c = min(P_0(s) Delta, P_0(s') Delta'): Delta is
-    the smallest gap in s of an action that is not optimal there, Delta' the smallest gap in s' of
-    an action that is optimal in s, and k the largest divergence of an action.
-
-    Parameters
-    ----------
-    n
-        Number of rounds.
-    weights, means
-        As for :func:`known_models`.
-    divergence
-        KL(p_s(. | a) || p_s'(. | a)), (L, L, K).
-
-    Returns
-    -------
-    float
-        The largest such bound over ordered pairs of states; 0 if no pair satisfies the conditions.
-
-    Examples
-    --------
-    The best action of the first state gives the same rewards in both states; the other action tells
-    them apart.
-
-    >>> from mixts_paper import bounds
-    >>> means, divergence = [[0.5, 0.4], [0.5, 0.9]], [[[0, 0], [0, 0.5]], [[0, 0.5], [0, 0]]]
-    >>> round(bounds.lower_bound(1000, [0.5, 0.5], means, divergence), 3)
-    0.345
-    """
-    p, mean = _arguments.weights(weights), _table(means)
-    rounds = float(_arguments.rounds(n))
-    kl = checks.numbers(divergence, "divergence must be numbers (L, L, K)", ParameterError)
-    gaps = mean.max(axis=1, keepdims=True) - mean
-    best = gaps <= _TIED * np.abs(mean).max()
-    least = 0.0
-    for s in range(len(p)):
-        for r in range(len(p)):
-            most = float(kl[s, r].max())
-            told = kl[s, r][best[s]].any() or (best[s] & best[r]).any()
-            if s == r or told or best[s].all() or not 0 < most < math.inf:
-                continue
-            here = p[s] * gaps[s][~best[s]].min()
-            there = p[r] * gaps[r][best[s]].min()
-            explored = here * math.log(rounds) / (2 * most)
-            least = max(least, min(min(here, there) * math.sqrt(rounds) / 4, explored))
-    return float(least)
-
-
 # -- MDPs -----------------------------------------------------------------------------------------
 
 
@@ -352,12 +259,12 @@ def known_mdps(weights: ArrayLike, mdps: MDP, n: float | None = None) -> float:
     --------
     >>> import mixts
     >>> from mixts_paper import bounds
-    >>> river = mixts.RiverSwim(n_states=4, horizon=8)
-    >>> mdps = river.prior.family.mean_mdps
-    >>> round(bounds.known_mdps(river.prior.weights, mdps), 2)
+    >>> prior = mixts.RiverSwim(n_states=4, horizon=8).prior
+    >>> mdps = prior.family.mdp(prior.family.parameter_means())
+    >>> round(bounds.known_mdps(prior.weights, mdps), 2)
     1.03
     """
-    p = _arguments.weights(weights)
+    p = checked_weights(weights)
     if mdps.shape != (len(p),):
         raise ParameterError(f"expected a batch of {len(p)} MDPs, got {mdps!r}")
     policies = best_policies(mdps)
@@ -370,26 +277,7 @@ def known_mdps(weights: ArrayLike, mdps: MDP, n: float | None = None) -> float:
 
 
 def best_policies(mdps: MDP) -> Float[Array, "L h X A"]:
-    """Return the best policy of each MDP as probabilities of actions, ties shared equally.
-
-    Parameters
-    ----------
-    mdps
-        Batch of MDPs, of shape (L,).
-
-    Returns
-    -------
-    array
-        Probability of each action, (L, h, X, A).
-
-    Examples
-    --------
-    >>> import mixts
-    >>> from mixts_paper import bounds
-    >>> mdps = mixts.RiverSwim(n_states=4, horizon=8).prior.family.mean_mdps
-    >>> bounds.best_policies(mdps).shape
-    (2, 8, 4, 2)
-    """
+    """Return the best policy of each MDP as probabilities of actions, ties shared equally."""
     values = mdps.plan().values
     ahead = np.concatenate([values[:, 1:], np.zeros_like(values[:, :1])], axis=1)
     # Value of every action at every step: (L, h, X, A).
@@ -404,27 +292,6 @@ def episode_affinity(first: MDP, second: MDP, policy: Float[Array, "h X A"]) -> 
 
     It is sum_x P(X_1 = x) b_1(x), where b_{h+1} = 1 and b_i(x) is the mean over the policy's
     actions of rho_reward(x, a) sum_x' sqrt(T_s(x, a, x') T_s'(x, a, x')) b_{i+1}(x').
-
-    Parameters
-    ----------
-    first, second
-        The MDPs of s and s', with rewards 0 or 1.
-    policy
-        Probabilities of actions, as :func:`best_policies` returns them.
-
-    Returns
-    -------
-    float
-        The affinity, between 0 and 1.
-
-    Examples
-    --------
-    >>> import mixts
-    >>> from mixts_paper import bounds
-    >>> mdps = mixts.RiverSwim(n_states=4, horizon=2, start=1).prior.family.mean_mdps
-    >>> policy = bounds.best_policies(mdps)[0]
-    >>> round(bounds.episode_affinity(mdps[0], mdps[1], policy), 3)
-    0.175
     """
     reward = 1 - bernoulli_separation(np.stack([first.rewards, second.rewards]))[0, 1]
     moved = np.sqrt(first.transitions * second.transitions)
@@ -457,7 +324,7 @@ a table of all pairs of numbers of pulls takes 8 MiB."""
 
 
 class NarrowTerms(NamedTuple):
-    """Parts of :func:`narrow_bound`, which is their sum.
+    """Parts of the bound of :func:`narrow_terms`, which is their sum.
 
     Attributes
     ----------
@@ -472,9 +339,9 @@ class NarrowTerms(NamedTuple):
     --------
     >>> from mixts_paper import bounds
     >>> means = [[1.0, 0.0], [0.0, 1.0]]
-    >>> terms = bounds.narrow_terms(100, [0.5, 0.5], means, width=0.2, noise_std=0.5)
-    >>> round(terms.learning, 2), round(terms.pairs, 2), round(terms.slips, 2)
-    (0.47, 2.79, 0.04)
+    >>> terms = bounds.narrow_terms(100, [0.5, 0.5], means, width=0.2, noise_std=0.5, learning=0.5)
+    >>> round(terms.pairs, 2), round(terms.slips, 2), round(terms.bound, 2)
+    (2.79, 0.04, 3.33)
     """
 
     learning: float
@@ -487,14 +354,14 @@ class NarrowTerms(NamedTuple):
         return self.learning + self.pairs + self.slips
 
 
-def narrow_bound(
+def narrow_terms(
     n: int,
     weights: ArrayLike,
     prior_means: ArrayLike,
     width: float,
     noise_std: float,
-    learning: float | None = None,
-) -> float:
+    learning: float,
+) -> NarrowTerms:
     """Return the bound on the Bayes regret of K Gaussian arms whose components are narrow.
 
     Parameters
@@ -510,59 +377,27 @@ def narrow_bound(
     noise_std
         Standard deviation of the rewards, sigma.
     learning
-        Bound on the cost of learning; 0 to leave it out. None: that of
-        :func:`mixts_paper.bounds.entropy_terms`.
-
-    Returns
-    -------
-    float
-        The bound.
-
-    Examples
-    --------
-    >>> from mixts_paper import bounds
-    >>> means = [[1.0, 0.0], [0.0, 1.0]]
-    >>> round(bounds.narrow_bound(100, [0.5, 0.5], means, width=0.2, noise_std=0.5), 2)
-    3.3
-    """
-    return narrow_terms(n, weights, prior_means, width, noise_std, learning).bound
-
-
-def narrow_terms(
-    n: int,
-    weights: ArrayLike,
-    prior_means: ArrayLike,
-    width: float,
-    noise_std: float,
-    learning: float | None = None,
-) -> NarrowTerms:
-    """Return the parts of :func:`narrow_bound`.
-
-    Parameters
-    ----------
-    n, weights, prior_means, width, noise_std, learning
-        As for :func:`narrow_bound`.
+        Bound on the cost of learning, such as that of :func:`mixts_paper.bounds.entropy_terms`; 0
+        to leave it out.
 
     Returns
     -------
     NarrowTerms
-        The parts.
+        The parts; ``bound`` is their sum.
 
     Examples
     --------
     >>> from mixts_paper import bounds
     >>> means = [[1.0, 0.0], [0.0, 1.0]]
-    >>> round(bounds.narrow_terms(100, [0.5, 0.5], means, width=0.2, noise_std=0.5).pairs, 2)
-    2.79
+    >>> round(bounds.narrow_terms(100, [0.5, 0.5], means, 0.2, 0.5, learning=0.5).bound, 2)
+    3.33
     """
-    n, p = checks.count(n, "n"), _arguments.weights(weights)
+    n, p = checks.count(n, "n"), checked_weights(weights)
     mean = checks.real_array(prior_means, "prior_means", 2)
     if len(mean) != len(p):
         raise ParameterError(f"expected means of {len(p)} components, got {len(mean)}")
-    width = _arguments.at_least_zero(width, "width")
+    width = at_least_zero(width, "width")
     sigma = checks.positive_number(noise_std, "noise_std")
-    if learning is None:
-        learning = learning_bound(n, p, mean, width, sigma)
     mean, p = mean[p > 0], p[p > 0]
     best = mean.argmax(axis=1)
     mean_range = float(np.ptp(mean, axis=0).max())
@@ -579,14 +414,6 @@ def narrow_terms(
                 costs[x, y] = pair_cost(n, x, y, width, sigma)
             pairs += math.sqrt(p[s] * p[r]) * costs[x, y]
     return NarrowTerms(float(learning), pairs, slips)
-
-
-def learning_bound(n: int, weights: Array, means: Array, width: float, noise_std: float) -> float:
-    """Return the learning term of :func:`mixts_paper.bounds.entropy_terms` for these arms."""
-    h, (L, K) = best_arm_entropy(means, width), means.shape
-    covariance = np.broadcast_to(width**2 * np.eye(K), (L, K, K))
-    terms = entropy_terms(n, weights, means, covariance, noise_std, 1.0, K, h)
-    return float(terms.learning)
 
 
 def slip_probability(

@@ -25,7 +25,7 @@ from mixts_paper.bounds.entropies import (
 from mixts_paper.bounds.models import (
     gaussian_separation,
     known_mdps,
-    narrow_bound,
+    narrow_terms,
     separated_bound,
 )
 from mixts_paper.bounds.theorems import theorem1, theorem2
@@ -215,10 +215,21 @@ def _failing(found: dict[str, PriorBound], reason: str) -> list[PriorBound]:
     return [*rows, *(row for name, row in found.items() if name not in names)]
 
 
-def _theorem(name: str, bound: Callable[..., Any], *arguments: Any) -> PriorBound:
-    form = THEOREMS[name][1]
-    remark = _WITHOUT_C2 if form == "statement" else ""
-    return PriorBound(name, float(bound(*arguments, form=form)), remark)
+def _theorems(number: int, bound: Callable[..., Any], *arguments: Any) -> dict[str, PriorBound]:
+    """Return both forms of a theorem."""
+    rows = [
+        PriorBound(
+            name, float(bound(*arguments, form=form)), _WITHOUT_C2 if form == "statement" else ""
+        )
+        for name, (its_number, form) in THEOREMS.items()
+        if its_number == number
+    ]
+    return {row.name: row for row in rows}
+
+
+def _wide(variance: float) -> PriorBound:
+    """Return why the bound for known models does not apply."""
+    return PriorBound(KNOWN, None, f"{_NO_WIDTH}; the largest width is {math.sqrt(variance):.3g}")
 
 
 # -- Gaussian rewards -----------------------------------------------------------------------------
@@ -275,11 +286,7 @@ def _of_gaussian(
         return _failing({}, "needs the actions (K, d), on which kappa and K depend")
     one = _problem(family, weights, actions)
     size = (n, one.mean.shape[1], len(weights), one.noise_std, one.kappa, one.variances.max())
-    found = {
-        name: _theorem(name, theorem1, *size)
-        for name, (number, _) in THEOREMS.items()
-        if number == 1
-    }
+    found = _theorems(1, theorem1, *size)
     spread = float(np.ptp(one.mean, axis=0).max()) if one.arms else None
     terms = entropy_terms(
         n, weights, one.mean, one.covariance, one.noise_std, one.kappa, one.n_actions,
@@ -342,8 +349,7 @@ def _counts(
 
 def _known(one: _LinearBandit) -> PriorBound:
     if one.variances.any():
-        width = math.sqrt(one.variances.max())
-        return PriorBound(KNOWN, None, f"{_NO_WIDTH}; the largest width is {width:.3g}")
+        return _wide(one.variances.max())
     if one.sets is None:
         return PriorBound(KNOWN, None, _FIXED)
     means = one.reward_means
@@ -371,8 +377,8 @@ def _narrow(
         return PriorBound(NARROW, None, "needs one width for all arms of all components")
     width = math.sqrt(one.variances[0])
     learning = float(terms.learning)
-    found = narrow_bound(n, one.weights, one.reward_means, width, one.noise_std, learning)
-    return PriorBound(NARROW, found)
+    found = narrow_terms(n, one.weights, one.reward_means, width, one.noise_std, learning)
+    return PriorBound(NARROW, found.bound)
 
 
 # -- rewards in [0, 1] and MDPs -------------------------------------------------------------------
@@ -383,15 +389,10 @@ def _of_bounded(family: Family, weights: Array, n: int) -> list[PriorBound]:
     mean, variance = family.parameter_means(), family.parameter_variances()
     # A beta distribution has variance m (1 - m) / (alpha + beta + 1).
     least = float((mean * (1 - mean) / variance - 1).min())
-    found = {
-        name: _theorem(name, theorem2, n, 1, n_arms, 1, len(weights), least)
-        for name, (number, _) in THEOREMS.items()
-        if number == 2
-    }
+    found = _theorems(2, theorem2, n, 1, n_arms, 1, len(weights), least)
     bound = float(bounded_entropy_bound(n, weights, n_arms, h))
     found[ENTROPY] = PriorBound(ENTROPY, bound)
-    width = float(np.sqrt(variance.max()))
-    found[KNOWN] = PriorBound(KNOWN, None, f"{_NO_WIDTH}; the largest width is {width:.3g}")
+    found[KNOWN] = _wide(variance.max())
     # The n rewards of an arm tell at most log(n + 1) on its mean: only their sum counts.
     told = entropy(weights) + n_arms * math.log(n + 1)
     ids = math.sqrt(n_arms * n * told / 2)
@@ -401,11 +402,7 @@ def _of_bounded(family: Family, weights: Array, n: int) -> list[PriorBound]:
 
 def _of_mdps(family: Any, weights: Array, n: int) -> list[PriorBound]:
     size = (n, family.n_states, family.n_actions, family.horizon, len(weights))
-    found = {
-        name: _theorem(name, theorem2, *size, family.min_pseudo_count)
-        for name, (number, _) in THEOREMS.items()
-        if number == 2
-    }
+    found = _theorems(2, theorem2, *size, family.min_pseudo_count)
     found[IDS] = PriorBound(IDS, None, "needs arms: MixIDS does not plan")
     known = not family.parameter_variances().any()
     bound = float(bounded_entropy_bound(n, weights, None, 0.0, family.horizon))
@@ -419,6 +416,5 @@ def _of_mdps(family: Any, weights: Array, n: int) -> list[PriorBound]:
         found[IDENTIFICATION] = PriorBound(
             IDENTIFICATION, bound, "for the cost of finding the latent state", whole=False
         )
-        width = float(np.sqrt(family.parameter_variances().max()))
-        found[KNOWN] = PriorBound(KNOWN, None, f"{_NO_WIDTH}; the largest width is {width:.3g}")
+        found[KNOWN] = _wide(family.parameter_variances().max())
     return _failing(found, _GAUSSIAN)

@@ -54,13 +54,48 @@ the proofs of the latent confidence sets multiply them by eta = sqrt(2).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from mixts.errors import ParameterError, WeightsError
 from mixts.extend import Array, ArrayLike, Float, checks
-from mixts_paper.bounds import _arguments
-from mixts_paper.bounds._arguments import BoundTerms, Form
+
+Form = Literal["statement", "appendix"]
+"""Version of a bound: that of the theorem's statement, or that of the end of its proof."""
+
+
+class BoundTerms(NamedTuple):
+    """Parts of a regret bound: numbers, or arrays if n is an array.
+
+    Attributes
+    ----------
+    c1 : float or array
+        Factor by which a tight prior helps; it is part of ``learning``, not added.
+    learning : float or array
+        Regret of learning the parameters if the latent state were known (Term 1).
+    identification : float or array
+        Regret of identifying the latent state (Term 2).
+    constant : float or array
+        The rest, poly-logarithmic in n; 0 in the statements, which do not specify their c_2.
+
+    Examples
+    --------
+    >>> from mixts_paper import bounds
+    >>> terms = bounds.theorem1_terms(1000, 2, 5, noise_std=0.5, kappa=1, max_prior_variance=0.1)
+    >>> round(terms.learning, 1), round(terms.identification, 1), round(terms.bound, 1)
+    (1425.3, 185.8, 1611.2)
+    """
+
+    c1: Any
+    learning: Any
+    identification: Any
+    constant: Any
+
+    @property
+    def bound(self) -> Any:
+        """learning + identification + constant."""
+        return self.learning + self.identification + self.constant
 
 
 def theorem1(
@@ -141,12 +176,12 @@ def theorem1_terms(
     >>> round(terms.c1, 3), round(terms.identification, 1)
     (7.425, 185.8)
     """
-    rounds = _arguments.rounds(n)
+    rounds = checked_rounds(n)
     d, L = checks.count(d, "d"), checks.count(n_components, "n_components")
     sigma = checks.positive_number(noise_std, "noise_std")
     k = checks.positive_number(kappa, "kappa")
-    variance = _arguments.at_least_zero(max_prior_variance, "max_prior_variance")
-    stated = _arguments.form(form) == "statement"
+    variance = at_least_zero(max_prior_variance, "max_prior_variance")
+    stated = checked_form(form) == "statement"
     ratio = k * k * variance / (sigma * sigma)
     c1 = (1 + ratio) * np.log1p(ratio * rounds / d)
     log_dn = np.log(d * rounds)
@@ -158,7 +193,7 @@ def theorem1_terms(
         if stated
         else 3 * L * width * np.sqrt(2 * log_dn) + 2 * width / np.sqrt(2 * np.pi) + 4.0 * L * k
     )
-    return _arguments.as_given(BoundTerms(c1, learning, identification, constant))
+    return BoundTerms(*map(plain, (c1, learning, identification, constant)))
 
 
 def theorem2(
@@ -237,17 +272,17 @@ def theorem2_terms(
     >>> round(terms.c1, 3), round(terms.identification, 1)
     (2.872, 525.7)
     """
-    episodes = _arguments.rounds(n)
+    episodes = checked_rounds(n)
     X, A = checks.count(n_states, "n_states"), checks.count(n_actions, "n_actions")
     h, L = checks.count(horizon, "horizon"), checks.count(n_components, "n_components")
     least = checks.positive_number(min_pseudo_count, "min_pseudo_count")
-    stated = _arguments.form(form) == "statement"
+    stated = checked_form(form) == "statement"
     factor = 6.0 if stated else 4 * np.sqrt(2)
     c1 = np.log1p(h * episodes / (2 * X * A * least))
     learning = factor * X * h**1.5 * np.sqrt(c1 * A * episodes * np.log(4 * X * A * episodes))
     identification = np.sqrt(L * h * episodes * np.log(episodes))
     constant = np.full(episodes.shape, 0.0 if stated else 2.0 * X * A * h**2 + 3.0 * L * h)
-    return _arguments.as_given(BoundTerms(c1, learning, identification, constant))
+    return BoundTerms(*map(plain, (c1, learning, identification, constant)))
 
 
 # -- widths ---------------------------------------------------------------------------------------
@@ -330,3 +365,45 @@ def transition_width(total: Float[Array, "..."], n_states: int, n_actions: int, 
     array([15.026,  2.115])
     """
     return np.sqrt(4 * n_states * np.log(4 * n_states * n_actions * n) / (total + 1))
+
+
+# -- checks of arguments ---------------------------------------------------------------------------
+
+
+def checked_rounds(n: ArrayLike) -> Float[Array, "..."]:
+    """Return numbers of rounds or episodes as an array, which may have no axis."""
+    expected = "n must be a number of rounds or episodes, or an array of them, at least 1"
+    array = checks.numbers(n, expected, ParameterError)
+    good = np.isfinite(array) & (array >= 1)
+    if np.asarray(n).dtype.kind == "b" or not good.all():
+        bad = n if array.ndim == 0 else array[~good][:1]
+        raise ParameterError(f"{expected}, got {bad}")
+    return array
+
+
+def checked_weights(value: ArrayLike) -> Float[Array, " L"]:
+    """Return a latent prior: probabilities that sum to one."""
+    array = checks.numbers(value, "weights must be numbers", WeightsError)
+    if array.ndim != 1 or not array.size:
+        raise WeightsError(f"weights must have shape (L,), got {array.shape}")
+    return checks.weight_vector(array, len(array))
+
+
+def at_least_zero(value: Any, name: str) -> float:
+    """Return a finite number, at least 0."""
+    array = checks.numbers(value, f"{name} must be a number", ParameterError)
+    if array.ndim != 0 or not 0 <= array < np.inf:
+        raise ParameterError(f"{name} must be a finite number, at least 0, got {value!r}")
+    return float(array)
+
+
+def plain(value: Any) -> Any:
+    """Return a plain number for an array without axes."""
+    return float(value) if np.ndim(value) == 0 else value
+
+
+def checked_form(value: Any) -> Form:
+    """Return the form, or raise ``ParameterError``."""
+    if value not in get_args(Form):
+        raise ParameterError(f'form must be "statement" or "appendix", got {value!r}')
+    return value

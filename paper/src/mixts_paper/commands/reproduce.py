@@ -15,7 +15,7 @@ from typing import Any
 from mixts.cli import INTERRUPTED, add_engine_options, engine_from
 from mixts.errors import ParameterError
 from mixts_paper.experiments import Experiment, Reproduction, reproduce
-from mixts_paper.experiments.registry import chosen
+from mixts_paper.experiments.base import chosen
 
 _DESCRIPTION = """\
 Run experiments, draw their figures and write report.html. Finished blocks of runs are kept: to

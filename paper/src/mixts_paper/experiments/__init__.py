@@ -8,8 +8,8 @@ from mixts_paper.experiments.base import (
     Scale,
     Setting,
     SimulationBlocks,
+    all_experiments,
 )
-from mixts_paper.experiments.registry import all_experiments
 from mixts_paper.experiments.runner import Reproduction, reproduce
 
 __all__ = [

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -94,32 +94,16 @@ class ImageFeatures:
         try:
             # numpy leaves a file that it opened itself, and cannot read, open.
             with target.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-                missing = [name for name in ARRAYS if name not in archive.files]
-                if missing:
-                    raise FormatError(
-                        f"{target} has no array {', '.join(missing)}; it has {archive.files}"
-                    )
-                train, train_labels, test, test_labels = (archive[name] for name in ARRAYS)
-                names = archive["classes"] if "classes" in archive.files else None
-        except (
-            ValueError,
-            OSError,
-            EOFError,
-            TypeError,
-            AttributeError,
-            zipfile.BadZipFile,
-        ) as error:
-            if isinstance(error, FormatError):
-                raise
+                found = {name: archive[name] for name in archive.files}
+        except (ValueError, OSError, EOFError, TypeError, AttributeError, BadZipFile) as error:
             raise FormatError(f"{target} is not an npz file of arrays: {error}") from error
-        return cls(
-            _reals(train, "train_features"),
-            _integers(train_labels, "train_labels"),
-            _reals(test, "test_features"),
-            _integers(test_labels, "test_labels"),
-            None if names is None else tuple(str(name) for name in names.tolist()),
-            target.name,
-        )
+        missing = [name for name in ARRAYS if name not in found]
+        if missing:
+            raise FormatError(f"{target} has no array {', '.join(missing)}; it has {list(found)}")
+        names = found.get("classes")
+        train, labels, test, test_labels = (_typed(found[name], name) for name in ARRAYS)
+        classes = None if names is None else tuple(str(name) for name in names.tolist())
+        return cls(train, labels, test, test_labels, classes, target.name)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write such a file, atomically; features in single precision."""
@@ -145,13 +129,9 @@ def _check_part(part: str, features: Array, labels: Array) -> None:
         raise FormatError(f"{part}_features must be finite")
 
 
-def _reals(array: Array, name: str) -> Float[Array, "..."]:
-    if array.dtype.kind not in "fiu":
-        raise FormatError(f"{name} must be real numbers, got type {array.dtype}")
-    return array.astype(np.float64)
-
-
-def _integers(array: Array, name: str) -> Int[Array, "..."]:
-    if array.dtype.kind not in "iu":
-        raise FormatError(f"{name} must be integers, got type {array.dtype}")
-    return array.astype(np.int64)
+def _typed(array: Array, name: str) -> Array:
+    """Return features as real numbers and labels as integers; raise an error for other types."""
+    kinds, words = ("iu", "integers") if name.endswith("labels") else ("fiu", "real numbers")
+    if array.dtype.kind not in kinds:
+        raise FormatError(f"{name} must be {words}, got type {array.dtype}")
+    return array.astype(np.int64 if kinds == "iu" else np.float64)

@@ -46,9 +46,17 @@ from mixts.errors import FormatError, OutputError
 from mixts.extend import Estimate
 from mixts.pages import Claim, Figure, Report, Section, Table
 from mixts.plots import save_figure
-from mixts_paper.experiments.base import Analysis, Experiment, Measured, Setting
-from mixts_paper.experiments.registry import GROUPS, all_experiments, group_of
-from mixts_paper.experiments.store import Store, is_complete, now, read_manifest
+from mixts_paper.experiments.base import (
+    GROUPS,
+    Analysis,
+    Experiment,
+    Measured,
+    Scale,
+    Setting,
+    all_experiments,
+    group_of,
+)
+from mixts_paper.experiments.store import Store, now
 from mixts_paper.experiments.verdicts import RULES
 
 TITLE = "Thompson Sampling with a Mixture Prior, measured again"
@@ -215,8 +223,8 @@ class AnalysedExperiment:
     """A complete experiment of the output folder, analysed for the report."""
 
     section: Section
-    setting: Setting
     headline: str
+    seed: int
     versions: Mapping[str, str]
     stale: bool
     """Whether other code or libraries than the present ones computed its results."""
@@ -251,11 +259,12 @@ def analyse_folder(
         if not (folder / id).exists():
             continue
         try:
-            if not is_complete(folder / id):
+            store = Store.finished(folder, experiment)
+            if store is None:
                 left_out[id] = "not finished"
                 continue
             say(f"{id}: analysing")
-            analysed.append(_analyse(folder, experiment))
+            analysed.append(_analyse(folder, experiment, store))
         except OutputError as error:
             if id in wanted:
                 raise
@@ -264,56 +273,46 @@ def analyse_folder(
     return tuple(analysed), left_out
 
 
-def _analyse(folder: Path, experiment: Experiment) -> AnalysedExperiment:
-    manifest = read_manifest(folder / experiment.id)
-    setting = Setting(**manifest["settings"], sources=manifest.get("sources", {}))
-    store = Store(folder, experiment, setting)
-    parts, seconds = {}, 0.0
-    for name, n_blocks in manifest["parts"].items():
-        parts[name], spent = store.part(name, n_blocks)
-        seconds += spent
+def _analyse(folder: Path, experiment: Experiment, store: Store) -> AnalysedExperiment:
+    manifest, setting, stale = store.manifest, store.setting, not store.is_of_this_code
+    parts = {name: store.part(name, n) for name, n in manifest["parts"].items()}
+    arrays = {name: one for name, (one, _) in parts.items()}
     try:
-        analysis = experiment.analyse(Measured(setting, parts, store.kept()))
+        analysis = experiment.analyse(Measured(setting, arrays, store.kept()))
     except Exception as error:
-        if store.is_of_this_code:
+        if not stale:
             raise
         raise OutputError(
             f"other code computed the results in {store.folder}, and the present code cannot "
             f"analyse them ({error!r}): remove that folder, or choose another --out"
         ) from error
     text = render_text(experiment, analysis)
+    figures = []
+    for name, alt, caption in text.figures:
+        saved = save_figure(analysis.figures[name], store.folder / name)
+        links = tuple(path.relative_to(folder).as_posix() for path in saved)
+        figures.append(Figure(saved[0].read_bytes(), alt, caption, links))
     section = Section(
         experiment.id, experiment.title, experiment.place,
         paragraphs=text.paragraphs,
-        figures=_figures(folder, experiment, analysis, text),
+        figures=tuple(figures),
         tables=text.tables,
         claims=text.claims,
-        settings=_settings(experiment, setting, manifest, store.is_of_this_code),
-        command=_command_of(experiment, setting),
-        seconds=seconds,
+        settings=_settings(experiment.scale, setting, manifest, stale),
+        command=command_line(
+            [experiment.address or experiment.id], setting.sources,
+            runs=setting.n_runs, rounds=setting.n_rounds, seed=setting.seed,
+        ),
+        seconds=sum(seconds for _, seconds in parts.values()),
         part=GROUPS.get(group_of(experiment.id), ""),
     )  # fmt: skip
-    stale = not store.is_of_this_code
-    return AnalysedExperiment(section, setting, text.headline, manifest["versions"], stale)
-
-
-def _figures(
-    folder: Path, experiment: Experiment, analysis: Analysis, text: Text
-) -> tuple[Figure, ...]:
-    figures = []
-    for name, alt, caption in text.figures:
-        files = save_figure(analysis.figures[name], folder / experiment.id / name)
-        links = tuple(path.relative_to(folder).as_posix() for path in files)
-        figures.append(Figure(files[0].read_bytes(), alt, caption, links))
-    return tuple(figures)
+    return AnalysedExperiment(section, text.headline, setting.seed, manifest["versions"], stale)
 
 
 def _settings(
-    experiment: Experiment, setting: Setting, manifest: Mapping[str, Any], is_of_this_code: bool
+    scale: Scale, setting: Setting, manifest: Mapping[str, Any], stale: bool
 ) -> dict[str, str]:
-    scale = experiment.scale
     is_full = setting.n_runs >= scale.n_runs and setting.n_rounds >= scale.n_rounds
-    code = manifest["code"]
     begun = str(manifest.get("made", "")).partition("+")[0].replace("T", " ")
     return {
         "runs": f"{setting.n_runs:,}" + ("" if is_full else " (not the full scale)"),
@@ -321,23 +320,21 @@ def _settings(
         "seed": str(setting.seed),
         **setting.choices,
         "begun": f"{begun} UTC",
-        "hash of the source": code if is_of_this_code else f"{code} (not the present code)",
+        "hash of the source": manifest["code"] + (" (not the present code)" if stale else ""),
     }
 
 
-def _command_of(experiment: Experiment, setting: Setting) -> str:
-    """Return the command that computes an experiment's numbers again."""
-    words = ["mixts", "reproduce", experiment.address or experiment.id]
-    words += ["--runs", str(setting.n_runs), "--rounds", str(setting.n_rounds)]
-    words += ["--seed", str(setting.seed)]
-    for name, value in setting.sources.items():
-        words += option_words(name, value)
+def command_line(
+    names: Sequence[str], choices: Mapping[str, Any], quick: bool = False, **numbers: int | None
+) -> str:
+    """Return the command for experiments with their own options and these numbers."""
+    words = ["mixts", "reproduce", *names, *(["--quick"] if quick else [])]
+    for name, number in numbers.items():
+        words += [] if number is None else [f"--{name}", str(number)]
+    for name, value in choices.items():
+        own = name == "features"
+        words += ["--features", str(value)] if own else ["--option", f"{name}={value}"]
     return shlex.join(words)
-
-
-def option_words(name: str, value: str) -> list[str]:
-    """Return an experiment's own option as words of the command line."""
-    return ["--features", value] if name == "features" else ["--option", f"{name}={value}"]
 
 
 def report_of(
@@ -347,101 +344,64 @@ def report_of(
     seconds: float,
 ) -> Report:
     """Return the report on all experiments; ``command`` made it, in ``seconds``."""
-    sections = _in_parts([one.section for one in analysed])
-    rules = Section("verdicts", "How verdicts are made", "all parts", RULES)
+    sections = tuple(one.section for one in analysed)
+    if len({section.part for section in sections}) == 1:
+        sections = tuple(replace(section, part="") for section in sections)
     judged = any(section.claims for section in sections)
+    rules = (Section("verdicts", "How verdicts are made", "all parts", RULES),) if judged else ()
+    found: dict[str, dict[str, None]] = {}
+    for one in analysed:
+        for name, version in one.versions.items():
+            found.setdefault(name, {})[version] = None
+    versions = {name: ", ".join(several) for name, several in found.items()}
     of_paper = any(group_of(section.id) == "paper" for section in sections)
     return Report(
         TITLE if of_paper else OTHER_TITLE,
-        _introduction(analysed, left_out),
-        (*sections, rules) if judged else sections,
-        {**_versions(analysed), "system": f"{platform.system()} {platform.machine()}"},
-        {"seed": ", ".join(sorted({str(one.setting.seed) for one in analysed}))},
+        _introduction({section.id for section in sections}, judged, left_out),
+        (*sections, *rules),
+        {**versions, "system": f"{platform.system()} {platform.machine()}"},
+        {"seed": ", ".join(sorted({str(one.seed) for one in analysed}))},
         command,
         now(),
         seconds,
         summary=tuple(one.headline for one in analysed if one.headline),
         processor_seconds=sum(section.seconds or 0.0 for section in sections),
-        warnings=_warnings(analysed),
+        warnings=_warnings([one.section.id for one in analysed if one.stale]),
     )
 
 
-def _in_parts(sections: Sequence[Section]) -> tuple[Section, ...]:
-    """Return the sections without the title of their part if all of them are of one part."""
-    if len({section.part for section in sections}) > 1:
-        return tuple(sections)
-    return tuple(replace(section, part="") for section in sections)
-
-
-def _warnings(analysed: Sequence[AnalysedExperiment]) -> tuple[str, ...]:
+def _warnings(stale: Sequence[str]) -> tuple[str, ...]:
     """Return a warning if other code than the present code computed some of the numbers."""
-    stale = [one.section.id for one in analysed if one.stale]
-    if not stale:
-        return ()
     links = ", ".join(f"[`{id}`](#{id})" for id in stale)
-    return (
+    text = (
         f"The numbers of {links} were computed by other code or other libraries than those that "
         "wrote this page. They may not match the text. To compute them again, remove the folder of "
-        "the experiment and repeat the command.",
+        "the experiment and repeat the command."
     )
+    return (text,) if stale else ()
 
 
-def _versions(analysed: Sequence[AnalysedExperiment]) -> dict[str, str]:
-    """Return every version of each library that computed some of the results."""
-    found: dict[str, list[str]] = {}
-    for one in analysed:
-        for name, version in one.versions.items():
-            if version not in found.setdefault(name, []):
-                found[name].append(version)
-    return {name: ", ".join(versions) for name, versions in found.items()}
-
-
-def _subject(ids: set[str]) -> str:
-    """Return a sentence about the experiments in the report."""
-    paper, beyond = _of_group("paper"), _of_group("beyond")
-    others = []
-    if ids & beyond:
-        others.append(
-            f"{_experiments(len(ids & beyond))} beyond it, with other bounds and policies"
+def _introduction(ids: set[str], judged: bool, left_out: Mapping[str, str]) -> tuple[str, ...]:
+    known = {id for id in all_experiments() if group_of(id) == "paper"}
+    mine, others = ids & known, ids - known
+    subject = "Experiments on decisions under a mixture prior, run with `mixts`."
+    if mine:
+        share = "Every experiment" if known <= ids else f"{len(mine)} of {len(known)} experiments"
+        subject = (
+            f"{share} on Hong, Kveton, Zaheer, Ghavamzadeh and Boutilier, Thompson Sampling with a "
+            "Mixture Prior (AISTATS 2022), run again with `mixts`: the experiments of its Section "
+            "6, and measurable claims of its Sections 1, 4 and 5"
+            + (f"; and {len(others)} beyond it." if others else ".")
         )
-    if rest := ids - paper - beyond:
-        others.append(f"{_experiments(len(rest))} with priors learned from past tasks")
-    if not ids & paper:
-        sentence = f"{', and '.join(others)}, run with `mixts`."
-        return sentence.replace("beyond it", "beyond the paper on MixTS")
-    share = (
-        "Every experiment" if paper <= ids else f"{len(ids & paper)} of {len(paper)} experiments"
-    )
-    return (
-        f"{share} on Hong, Kveton, Zaheer, Ghavamzadeh and Boutilier, Thompson Sampling with a "
-        "Mixture Prior (AISTATS 2022), run again with `mixts`: the experiments of its Section 6, "
-        "and measurable claims of its Sections 1, 4 and 5"
-        f"{''.join(f'; and {one}' for one in others)}."
-    )
-
-
-def _of_group(group: str) -> set[str]:
-    return {id for id in all_experiments() if group_of(id) == group}
-
-
-def _experiments(n: int) -> str:
-    return f"{n} experiment{'s' if n > 1 else ''}"
-
-
-def _introduction(
-    analysed: Sequence[AnalysedExperiment], left_out: Mapping[str, str]
-) -> tuple[str, ...]:
-    ids = {one.section.id for one in analysed}
-    sweeps = (
-        ", and ×3 means three times as much at the last point of a sweep as at the first"
-        if ids & _of_group("paper")
-        else ""
-    )
     paragraphs = [
-        f"{_subject(ids)} Each claim stands beside what was measured; ± is one standard error over "
-        f"runs{sweeps}."
+        f"{subject} Each claim stands beside what was measured; ± is one standard error over runs"
+        + (
+            ", and ×3 means that the last point of a sweep is three times the first."
+            if mine
+            else "."
+        )
     ]
-    if any(one.section.claims for one in analysed):
+    if judged:
         paragraphs.append(
             "[How verdicts are made](#verdicts) gives the rules by which a claim holds, holds in "
             "its direction only, is undecided, or does not hold."

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,16 @@ from mixts.errors import ParameterError
 from mixts.extend import checks, progress_bars, random
 from mixts.pages import Claim, Section, check_installed, write_report
 from mixts.plots import new_axes
-from mixts_paper.experiments.base import Arrays, Blocks, Experiment, Setting, checked_id
-from mixts_paper.experiments.registry import all_experiments, chosen
-from mixts_paper.experiments.report import analyse_folder, option_words, report_of
+from mixts_paper.experiments.base import (
+    Arrays,
+    Blocks,
+    Experiment,
+    Scale,
+    Setting,
+    all_experiments,
+    chosen,
+)
+from mixts_paper.experiments.report import analyse_folder, command_line, report_of
 from mixts_paper.experiments.store import Store, open_folder
 
 log = logging.getLogger("mixts_paper.experiments")
@@ -49,39 +55,6 @@ class Reproduction:
     def claims(self) -> tuple[Claim, ...]:
         """Claims of all sections."""
         return tuple(claim for section in self.sections for claim in section.claims)
-
-
-@dataclass(frozen=True)
-class Request:
-    """Arguments of one call of :func:`reproduce`, or of the command ``mixts reproduce``."""
-
-    n_runs: int | None = None
-    n_rounds: int | None = None
-    seed: int = 1
-    quick: bool = False
-    choices: Mapping[str, Any] = field(default_factory=dict)
-
-    def command(self, names: Sequence[str]) -> str:
-        """Return the command line for these experiments; no names: those of the package."""
-        words = ["mixts", "reproduce", *names, *(["--quick"] if self.quick else [])]
-        given = {"runs": self.n_runs, "rounds": self.n_rounds, "seed": self.seed}
-        for name, value in given.items():
-            words += [] if value is None else [f"--{name}", str(value)]
-        for name, value in self.choices.items():
-            words += option_words(name, str(value))
-        return shlex.join(words)
-
-    def setting(self, experiment: Experiment) -> Setting:
-        """Return the setting of one experiment."""
-        scale = experiment.quick if self.quick else experiment.scale
-        given = {name: self.choices[name] for name in experiment.options if name in self.choices}
-        return Setting(
-            scale.n_runs if self.n_runs is None else self.n_runs,
-            scale.n_rounds if self.n_rounds is None else self.n_rounds,
-            self.seed,
-            experiment.choices(**given),
-            {name: str(value) for name, value in given.items()},
-        )
 
 
 def reproduce(
@@ -137,12 +110,12 @@ def reproduce(
     random.seed_sequence(seed)  # raises an error if it is not a seed
     if isinstance(engine, int):
         checks.count(engine, "workers")
-    request = Request(
-        None if n_runs is None else checks.count(n_runs, "runs", least=2),
-        None if n_rounds is None else checks.count(n_rounds, "rounds", least=2),
-        seed, quick, choices,
-    )  # fmt: skip
-    settings = {id: request.setting(experiment) for id, experiment in wanted.items()}
+    n_runs = None if n_runs is None else checks.count(n_runs, "runs", least=2)
+    n_rounds = None if n_rounds is None else checks.count(n_rounds, "rounds", least=2)
+    settings = {
+        id: _setting(one, one.quick if quick else one.scale, n_runs, n_rounds, seed, choices)
+        for id, one in wanted.items()
+    }
     folder = open_folder(Path(out))
     stores = {id: Store(folder, wanted[id], settings[id]) for id in wanted}
     for store in stores.values():
@@ -152,12 +125,14 @@ def reproduce(
         with ExitStack() as stack:
             opened = stack.enter_context(engine_of(n_processors() if engine is None else engine))
             log.info("simulating %d blocks on %s", _n_blocks(batches), opened.name)
-            run(batches, opened, stack.enter_context(batch_bars(batches, progress)))
+            bars = stack.enter_context(progress_bars(progress))
+            run(batches, opened, bars.add("all", sum(batch.cost for batch in batches)).advance)
     known = {**all_experiments(), **wanted}
     analysed, left_out = analyse_folder(folder, known, wanted.keys(), log.info)
     seconds = time.perf_counter() - started
     is_default = wanted.keys() == chosen(()).keys()
-    command = request.command([] if is_default else [e.address or e.id for e in wanted.values()])
+    names = [] if is_default else [e.address or e.id for e in wanted.values()]
+    command = command_line(names, choices, quick, runs=n_runs, rounds=n_rounds, seed=seed)
     page = folder / "report.html"
     write_report(report_of(analysed, left_out, command, seconds), page)
     return Reproduction(
@@ -168,10 +143,29 @@ def reproduce(
 
 def _experiments_by_id(experiments: Sequence[str | Experiment]) -> dict[str, Experiment]:
     """Return named and given experiments by id; those of the package for an empty sequence."""
-    given = {checked_id(e.id): e for e in experiments if isinstance(e, Experiment)}
+    given = {e.id: e for e in experiments if isinstance(e, Experiment)}
+    for id in given:
+        group, _, name = id.partition("/")
+        if not (group.isidentifier() and name.replace("-", "_").isidentifier()):
+            raise ParameterError(f"an experiment's id must look like paper/width, got {id!r}")
     names = [e for e in experiments if isinstance(e, str)]
     named = chosen(names) if names or not given else {}
     return {**named, **given}
+
+
+def _setting(
+    experiment: Experiment,
+    scale: Scale,
+    n_runs: int | None,
+    n_rounds: int | None,
+    seed: int,
+    choices: Mapping[str, Any],
+) -> Setting:
+    given = {name: choices[name] for name in experiment.options if name in choices}
+    return Setting(
+        n_runs or scale.n_runs, n_rounds or scale.n_rounds, seed,
+        experiment.choices(**given), {name: str(value) for name, value in given.items()},
+    )  # fmt: skip
 
 
 def _check_choices(wanted: Mapping[str, Experiment], choices: Mapping[str, Any]) -> None:
@@ -236,24 +230,6 @@ def batches_of(store: Store, parts: Mapping[str, Blocks]) -> list[Batch]:
     return batches
 
 
-@contextmanager
-def batch_bars(batches: Sequence[Batch], show: bool | None) -> Iterator[Callable[[Batch], None]]:
-    """Show a progress bar for each experiment and one for all; yield a function to advance them."""
-    costs: dict[str, float] = {}
-    for batch in batches:
-        costs[batch.store.id] = costs.get(batch.store.id, 0.0) + batch.cost
-    with progress_bars(show) as bars:
-        total = bars.add("all", sum(costs.values()))
-        # Experiments run in no fixed order, so only the total has a remaining time.
-        each = {id: bars.add(f"  {id}", cost, remaining=False) for id, cost in costs.items()}
-
-        def advance(batch: Batch) -> None:
-            total.advance(batch.cost)
-            each[batch.store.id].advance(batch.cost)
-
-        yield advance
-
-
 def simulate_blocks(
     part: Blocks, blocks: Iterable[int], label: str, index: int
 ) -> list[SimulatedBlock]:
@@ -275,10 +251,10 @@ def simulate_blocks(
 
 
 def run(
-    batches: Sequence[Batch], engine: Engine, advance: Callable[[Batch], None] = lambda batch: None
+    batches: Sequence[Batch], engine: Engine, advance: Callable[[float], None] = lambda cost: None
 ) -> None:
-    """Run all batches and keep each block as soon as it is finished."""
-    batches = list(_in_order(batches))
+    """Run all batches, the longest first, and keep each block as soon as it is finished."""
+    batches = sorted(batches, key=lambda batch: -batch.cost)
     shared: dict[int, Any] = {}
 
     def arguments() -> Iterator[tuple[Any, ...]]:
@@ -293,28 +269,10 @@ def run(
             batch = batches[index]
             for block, arrays, seconds in simulated:
                 batch.store.write(batch.name, block, arrays, seconds)
-            advance(batch)
+            advance(batch.cost)
     except BrokenProcessPool as error:
         error.add_note(
             "Finished blocks are kept: repeat the command to continue. If memory ran out, "
             "--workers 1 needs the least."
         )
         raise
-
-
-def _in_order(batches: Sequence[Batch]) -> Iterator[Batch]:
-    """Yield the longest batch of each experiment, then all other batches, longest first.
-
-    The first batches are then of different families, and the workers compile different loops at the
-    same time.
-    """
-    longest_first = sorted(batches, key=lambda batch: -batch.cost)
-    begun: set[int] = set()
-    others = []
-    for batch in longest_first:
-        if id(batch.store) in begun:
-            others.append(batch)
-        else:
-            begun.add(id(batch.store))
-            yield batch
-    yield from others

@@ -20,7 +20,8 @@ import json
 import platform
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -33,27 +34,24 @@ from mixts import __version__
 from mixts.errors import FormatError, OutputError
 from mixts.extend import files
 from mixts.sources import LIBRARY, Sources, sources_hash
-from mixts_paper.experiments.base import Arrays, Blocks, Experiment, Setting
-from mixts_paper.experiments.registry import GROUPS
+from mixts_paper.experiments.base import GROUPS, Arrays, Blocks, Experiment, Setting
 
 _MARK = "mixts.json"
 _KIND = {"format": "mixts/reproduction", "version": 1}
 _MANIFEST_NAME = "manifest.json"
 _MANIFEST = {"format": "mixts/experiment", "version": 1}
-
-
-_LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn")
+_FIELDS = {"id": str, "settings": dict, "code": str, "versions": dict}
+"""Fields that every manifest has, with their types."""
+_AGAIN = "remove it, and the same command computes it again"
 
 
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of Python, of mixts and of the libraries that compute."""
     found = {"python": platform.python_version(), "mixts": __version__}
-    for name in _LIBRARIES:
-        try:
+    for name in ("numpy", "scipy", "numba", "scikit-learn"):
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 
@@ -62,7 +60,6 @@ PAPER = Sources(
     {
         "commands": "parses arguments and prints",
         "analysis/drawings.py": "draws finished results",
-        "experiments/registry.py": "finds experiments by name",
         "experiments/report.py": "writes reports about finished results",
         "experiments/verdicts.py": "judges finished results",
     },
@@ -110,32 +107,37 @@ def open_folder(path: Path) -> Path:
     return path
 
 
-@dataclass(frozen=True)
-class Block:
-    """One block of one part."""
-
-    arrays: Arrays
-    seconds: float
-
-
 class Store:
     """The results of one experiment with one setting, in one folder."""
 
     def __init__(self, out: Path, experiment: Experiment, setting: Setting) -> None:
-        self.id = experiment.id
-        self.folder = out / experiment.id
-        self.setting = setting
+        self.id, self.folder, self.setting = experiment.id, out / experiment.id, setting
         settings = asdict(setting)
         self._sources = settings.pop("sources")
         self._asked: dict[str, Any] = {
-            "settings": settings,
-            "code": code_hash(experiment),
-            "versions": versions(),
-        }
+            "settings": settings, "code": code_hash(experiment), "versions": versions()
+        }  # fmt: skip
         # Blocks carry this key, so that one copied from elsewhere is noticed.
-        self._key = _digest([experiment.id, self._asked["settings"]])
+        self._key = _digest([experiment.id, settings])
+
+    @classmethod
+    def finished(cls, out: Path, experiment: Experiment) -> Store | None:
+        """Return the results in a folder; None if blocks are missing."""
+        manifest = read_manifest(out / experiment.id)
+        setting = Setting(**manifest["settings"], sources=manifest.get("sources", {}))
+        store = cls(out, experiment, setting)
+        parts: dict[str, int] | None = manifest.get("parts")
+        if parts is None:
+            return None
+        there = (store._path(part, i).exists() for part, n in parts.items() for i in range(n))
+        return store if all(there) else None
 
     # -- the manifest -------------------------------------------------------------------------
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The settings, parts, code and versions of the results in the folder."""
+        return read_manifest(self.folder)
 
     @property
     def _has_results(self) -> bool:
@@ -151,7 +153,7 @@ class Store:
                     "away, or choose another --out"
                 )
             return
-        wanted, found = self._asked["settings"], read_manifest(self.folder)["settings"]
+        wanted, found = self._asked["settings"], self.manifest["settings"]
         if wanted != found and self._has_results:
             raise OutputError(
                 f"{self.folder} has results of other settings ({_differences(found, wanted)}): "
@@ -161,22 +163,31 @@ class Store:
     def begin(self) -> None:
         """Write a manifest unless the folder has one with results."""
         path = self.folder / _MANIFEST_NAME
-        new = {**_MANIFEST, "id": self.id, "made": now(), "sources": self._sources, **self._asked}
-        if not path.exists() or not self._has_results:
+        if path.exists() and self._has_results:
+            self._change(sources=self._sources)
+        else:
             self.folder.mkdir(parents=True, exist_ok=True)
-            _write_json(path, new)
-        elif (there := read_manifest(self.folder)).get("sources") != self._sources:
-            _write_json(path, {**there, "sources": self._sources})
+            new = {"id": self.id, "made": now(), "sources": self._sources, **self._asked}
+            _write_json(path, {**_MANIFEST, **new})
+
+    def note_parts(self, parts: Mapping[str, Blocks]) -> None:
+        """Write the number of blocks of each part to the manifest."""
+        self._change(parts={name: part.n_blocks for name, part in parts.items()})
+
+    def _change(self, **fields: Any) -> None:
+        there = self.manifest
+        if there != {**there, **fields}:
+            _write_json(self.folder / _MANIFEST_NAME, {**there, **fields})
 
     @property
     def is_of_this_code(self) -> bool:
         """Whether the results come from the present code and libraries."""
-        there = read_manifest(self.folder)
+        there = self.manifest
         return all(there[key] == self._asked[key] for key in ("code", "versions"))
 
     def check_code(self) -> None:
         """Raise an error if new blocks would be added to those of other code or libraries."""
-        there = read_manifest(self.folder)
+        there = self.manifest
         if there["code"] != self._asked["code"]:
             raise OutputError(
                 f"{self.folder} has blocks of another version of the code, and new blocks would "
@@ -196,61 +207,48 @@ class Store:
 
     def missing(self, part: str, n_blocks: int) -> list[int]:
         """Return the blocks that are missing; check those that are there."""
-        absent = []
-        for block in range(n_blocks):
-            if self._path(part, block).exists():
-                self.read(part, block)
-            else:
-                absent.append(block)
+        absent = [block for block in range(n_blocks) if not self._path(part, block).exists()]
+        for block in set(range(n_blocks)) - set(absent):
+            self.read(part, block)
         return absent
 
     def write(self, part: str, block: int, arrays: Mapping[str, Any], seconds: float) -> None:
         """Write a block, unless it is there already."""
         path = self._path(part, block)
-        if path.exists():
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        header = {"key": self._key, "part": part, "block": block, "seconds": round(seconds, 3)}
-        files.write_bundle(path, "block", header, arrays)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            header = {"key": self._key, "part": part, "block": block, "seconds": round(seconds, 3)}
+            files.write_bundle(path, "block", header, arrays)
 
-    def read(self, part: str, block: int) -> Block:
-        """Read a block."""
+    def read(self, part: str, block: int) -> tuple[Arrays, float]:
+        """Return the arrays of a block, and the seconds that it took."""
         path = self._path(part, block)
         header, arrays = self._bundle(path, "block")
-        if (header.get("key"), header.get("part"), header.get("block")) != (self._key, part, block):
-            raise OutputError(
-                f"{path} belongs to another experiment or setting: remove it, and the same command "
-                "computes this block again"
-            )
+        if (header.get("part"), header.get("block")) != (part, block):
+            raise OutputError(f"{path} belongs to another part: {_AGAIN}")
         seconds = header.get("seconds")
         if not isinstance(seconds, (int, float)) or not arrays:
-            raise OutputError(
-                f"{path} is damaged: remove it, and the same command computes it again"
-            )
-        return Block(arrays, float(seconds))
+            raise OutputError(f"{path} is damaged: {_AGAIN}")
+        return arrays, float(seconds)
 
     def _bundle(self, path: Path, kind: str) -> tuple[dict[str, Any], Arrays]:
         try:
-            return files.read_bundle(path, kind)
+            header, arrays = files.read_bundle(path, kind)
         except (FormatError, OSError) as error:
-            raise OutputError(
-                f"{path} is damaged: remove it, and the same command computes it again ({error})"
-            ) from error
+            raise OutputError(f"{path} is damaged: {_AGAIN} ({error})") from error
+        if header.get("key") != self._key:
+            raise OutputError(f"{path} belongs to another experiment or setting: {_AGAIN}")
+        return header, arrays
 
     def part(self, name: str, n_blocks: int) -> tuple[Arrays, float]:
         """Return all blocks of a part together, and the seconds that they took."""
-        blocks = [self.read(name, block) for block in range(n_blocks)]
-        for i, block in enumerate(blocks):
-            shapes = [{k: a.shape[1:] for k, a in one.arrays.items()} for one in (block, blocks[0])]
-            if shapes[0] != shapes[1]:
-                raise OutputError(
-                    f"{self._path(name, i)} does not fit the other blocks: remove it, and the "
-                    "same command computes it again"
-                )
-        arrays = {
-            key: np.concatenate([block.arrays[key] for block in blocks]) for key in blocks[0].arrays
-        }
-        return arrays, sum(block.seconds for block in blocks)
+        blocks, seconds = zip(*(self.read(name, i) for i in range(n_blocks)), strict=True)
+        shapes = [{key: array.shape[1:] for key, array in block.items()} for block in blocks]
+        for i, shape in enumerate(shapes):
+            if shape != shapes[0]:
+                raise OutputError(f"{self._path(name, i)} does not fit the other blocks: {_AGAIN}")
+        arrays = {key: np.concatenate([block[key] for block in blocks]) for key in shapes[0]}
+        return arrays, sum(seconds)
 
     # -- arrays made once --------------------------------------------------------------------
 
@@ -261,33 +259,12 @@ class Store:
             self.check_code()
             path.parent.mkdir(parents=True, exist_ok=True)
             files.write_bundle(path, "kept", {"key": self._key}, make())
-        header, arrays = self._bundle(path, "kept")
-        if header.get("key") != self._key:
-            raise OutputError(f"{path} belongs to another experiment or setting: remove it")
-        return arrays
+        return self._bundle(path, "kept")[1]
 
     def kept(self) -> dict[str, Arrays]:
         """Return all arrays that were made once, by name."""
-        return {
-            path.stem: self._bundle(path, "kept")[1]
-            for path in sorted((self.folder / "kept").glob("*.npz"))
-        }
-
-    # -- the sizes of the parts ----------------------------------------------------------------
-
-    def has_parts(self, parts: Mapping[str, Blocks]) -> bool:
-        """Return whether the manifest lists exactly these parts."""
-        return read_manifest(self.folder).get("parts") == _sizes(parts)
-
-    def note_parts(self, parts: Mapping[str, Blocks]) -> None:
-        """Write the number of blocks of each part to the manifest."""
-        if not self.has_parts(parts):
-            there = read_manifest(self.folder)
-            _write_json(self.folder / _MANIFEST_NAME, {**there, "parts": _sizes(parts)})
-
-
-def _sizes(parts: Mapping[str, Blocks]) -> dict[str, int]:
-    return {name: part.n_blocks for name, part in parts.items()}
+        paths = sorted((self.folder / "kept").glob("*.npz"))
+        return {path.stem: self._bundle(path, "kept")[1] for path in paths}
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -295,25 +272,13 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / _MANIFEST_NAME
     there = _read_json(path)
     good = {key: there.get(key) for key in _MANIFEST} == _MANIFEST
-    kinds = {"id": str, "settings": dict, "code": str, "versions": dict}
-    good = good and all(isinstance(there.get(key), kind) for key, kind in kinds.items())
-    good = good and isinstance(there.get("parts", {}), dict)
-    if not good:
+    good = good and all(isinstance(there.get(key), kind) for key, kind in _FIELDS.items())
+    if not good or not isinstance(there.get("parts", {}), dict):
         raise OutputError(
             f"{path} is damaged or of another version of mixts: move {folder} away, or choose "
             "another --out"
         )
     return there
-
-
-def is_complete(folder: Path) -> bool:
-    """Return whether every block of every part is there."""
-    sizes = read_manifest(folder).get("parts")
-    return sizes is not None and all(
-        (folder / "blocks" / slug(part) / f"{block:04d}.npz").exists()
-        for part, n_blocks in sizes.items()
-        for block in range(n_blocks)
-    )
 
 
 def _is_empty(folder: Path) -> bool:

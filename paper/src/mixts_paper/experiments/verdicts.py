@@ -8,15 +8,9 @@ import numpy as np
 
 from mixts.extend import Array, Estimate, estimate
 from mixts.pages import Verdict
-from mixts_paper.bounds import RULE
+from mixts_paper.analysis.inequalities import CHANCE, N_EQUAL
+from mixts_paper.bounds.comparison import N_ERRORS, RULE
 
-N_ERRORS = 2.0
-"""An estimate this many standard errors from a threshold, or fewer, decides nothing."""
-N_EQUAL = 3.0
-"""Two sides of an identity agree if they differ by at most this many standard errors."""
-
-CHANCE = 0.05
-"""Probability that chance alone makes one of many comparisons significant."""
 MOST_ERRORS = 10.0
 """If chance alone exceeds this many standard errors, there are too few runs to decide."""
 

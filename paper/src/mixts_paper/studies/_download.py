@@ -6,7 +6,6 @@ import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from mixts.errors import FormatError, MissingExtraError, MixtsError, ParameterError
 
@@ -30,36 +29,17 @@ class PublishedFile:
     option: str = "--data"
     """Option of the command line that takes a copy of the file."""
 
-    def __post_init__(self) -> None:
-        try:
-            address = urlsplit(self.url)
-            web = address.scheme in ("http", "https") and bool(address.hostname)
-        except ValueError:
-            web = False
-        if not web:
-            raise ParameterError(
-                f"expected an address that begins with https:// or http://, got {self.url!r}"
-            )
 
-
-def cache_folder(name: str, given: Path | None = None) -> Path:
-    """Return the folder for downloads of this name, created if it is missing.
-
-    Parameters
-    ----------
-    name
-        Folder below ``mixts`` in the user's cache folder.
-    given
-        Folder to use instead.
-    """
+def cache_folder(name: str) -> Path:
+    """Return the folder of this name below ``mixts`` in the user's cache folder; create it."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = given or Path(base) / "mixts" / name
+    folder = Path(base) / "mixts" / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        where = "another with --cache" if given else "another by setting XDG_CACHE_HOME"
         raise ParameterError(
-            f"the cache folder {folder} cannot be created ({error}): choose {where}"
+            f"the cache folder {folder} cannot be created ({error}): choose another by setting "
+            "XDG_CACHE_HOME"
         ) from error
     return folder
 

@@ -310,12 +310,6 @@ def test_the_runs_are_those_of_simulate(name: str) -> None:
         np.testing.assert_array_equal(sets.latent, results.latent)
 
 
-def test_another_name_is_another_stream() -> None:
-    one, other = followed("gaussian"), followed("gaussian", name="again")
-    np.testing.assert_array_equal(one.latent, other.latent)
-    assert (one.sampled != other.sampled).any()
-
-
 def test_samples_have_a_stream_of_their_own() -> None:
     """The same seed gives the same numbers; blocks do not share their draws."""
     one, same = followed("tabular"), followed("tabular")

@@ -77,12 +77,6 @@ def test_ever_excluded_ever_missed_and_the_sweep(seed: int) -> None:
 def test_thresholds_are_where_states_are_first_lost(seed: int) -> None:
     sets = handmade(seed)
     up, down = 1 + 1e-12, 1 - 1e-12
-    for run in range(4):
-        for s in range(3):
-            eta = sets.thresholds[run, s]
-            above, below = max(eta * up, eta * down), min(eta * up, eta * down)
-            assert not sets.excluded(above)[run, s]
-            assert sets.excluded(below)[run, s]
     for threshold, lost in ((sets.exclusion, sets.excluded), (sets.miss, sets.missed)):
         above, below = sorted((threshold.eta * up, threshold.eta * down))[::-1]
         assert not lost(above).any()
@@ -102,7 +96,6 @@ def test_what_is_certain_is_refuted_at_every_eta_or_at_none() -> None:
     sets = ConfidenceSets(
         np.array([[0, 1], [0, 0]]), np.array([[0.1, 5.0], [0.2, 0.2]]), zero, zero, 1.0, 2, results
     )
-    np.testing.assert_array_equal(sets.thresholds, [[-np.inf, np.inf], [-np.inf, -np.inf]])
     assert sets.exclusion == (math.inf, 0.0, 0, 2, 1)
     assert sets.miss.eta == -math.inf
     assert sets.excluded(1e300).tolist() == [[False, True], [False, False]]

@@ -178,16 +178,13 @@ def test_widths_and_the_gap() -> None:
     assert curve.mean[-1] == pytest.approx(measured.total("first").mean)
     gap = measured.total("gap")
     assert measured.deviation == pytest.approx(gap.mean / gap.error)
-    widths = measured.width.sum(axis=1) - measured.best_width.sum(axis=1)
-    expected = widths.mean() / (widths.std(ddof=1) / math.sqrt(N_RUNS))
-    assert measured.width_deviation == pytest.approx(expected)
 
 
 def test_what_is_printed() -> None:
     text = str(decomposed("gaussian"))
     head, *rows = text.splitlines()
     assert head == "Decomposition of the regret of 5 runs of 7 rounds, seed 23"
-    assert [row.split()[0] for row in rows] == ["first", "second", "sum", "regret", "gap"]
+    assert [row.split()[0] for row in rows] == ["first:", "second:", "sum:", "regret:", "gap:"]
     mean, error = decomposed("gaussian").total("regret")
     assert f"{mean:.2f} ± {error:.2f}" in rows[3]
     assert rows[4].endswith("standard errors from 0")
@@ -205,14 +202,6 @@ def test_the_runs_are_those_of_simulate(name: str) -> None:
     np.testing.assert_array_equal(measured.results.reward["MixTS"], results.reward["MixTS"])
     np.testing.assert_array_equal(measured.latent, results.latent)
     assert measured.results.settings == results.settings
-
-
-def test_another_name_is_another_stream() -> None:
-    prior, environment = gaussian()
-    results = simulate({"again": prior}, environment, 4, 3, 0)
-    other = decompose_regret(prior, environment, 4, 3, 0, name="again")
-    np.testing.assert_array_equal(other.regret, results.regret["again"])
-    assert (decompose_regret(prior, environment, 4, 3, 0).sampled != other.sampled).any()
 
 
 def simulation(prior: MixturePrior, environment: BanditEnvironment) -> Simulation:
@@ -288,7 +277,6 @@ def test_certain_components_leave_only_the_second_part() -> None:
     np.testing.assert_allclose(measured.second, 0.8 * wrong)
     np.testing.assert_allclose(measured.gap, 0, atol=1e-15)
     assert measured.deviation == 0
-    assert measured.width_deviation == 0
     steps = measured.inequalities()
     assert all(step.holds for step in steps.values())
     assert steps["squares"].tightness == 1
@@ -384,7 +372,6 @@ def test_an_inequality_of_expectations_allows_for_errors() -> None:
 def test_bad_arguments_are_named() -> None:
     prior, environment = gaussian()
     poisson = mixts.MixturePrior(mixts.PoissonArms([[1.0, 2.0]], [[1.0, 1.0]]))
-    other = mixts.MixturePrior(mixts.GaussianArms([[0.0, 1.0]], [[1.0, 1.0]], 1.0))
     few = prior.select([0])
     cases: list[tuple[tuple[Any, ...], str]] = [
         ((prior.family, environment, 5, 5, 0), "prior must be a MixturePrior, got GaussianArms"),
@@ -392,9 +379,7 @@ def test_bad_arguments_are_named() -> None:
             (poisson, BanditEnvironment(poisson), 5, 5, 0),
             "GaussianArms or LinearGaussian, got Pois",
         ),
-        ((prior, mixts.RiverSwim(), 5, 5, 0), "must be a BanditEnvironment.* got RiverSwim"),
-        ((prior, linear()[1], 5, 5, 0), r"environment's actions, LinearGaussian\(.* got Gaussian"),
-        ((other, environment, 5, 5, 0), r"environment's actions, .*3 arms.* got .*2 arms"),
+        ((prior, mixts.RiverSwim(), 5, 5, 0), "must be a BanditEnvironment, which knows"),
         ((few, environment, 5, 9, 0), "must be the prior's components, 0 to 0, got"),
         ((prior, environment, 0, 5, 0), "n_rounds must be .* got 0"),
         ((prior, environment, 5, 0.5, 0), "n_runs must be .* got 0.5"),
@@ -403,5 +388,3 @@ def test_bad_arguments_are_named() -> None:
     for arguments, message in cases:
         with pytest.raises(ParameterError, match=message):
             decompose_regret(*arguments)
-    with pytest.raises(ParameterError, match=r"expected one of \('first', .* got 'third'"):
-        decomposed("gaussian").total("third")  # type: ignore[arg-type]

@@ -172,22 +172,24 @@ def test_what_is_printed() -> None:
         "  correlation: rank 0.800, linear 0.988",
         "  shape: direction only",
     ]
-    assert shape.lines[-1] == "shape: direction only"
-    assert compare_shapes([1.0, 2.0], [3.0, 4.0]).lines[0] == "first point: regret 1, bound 3"
+    assert "first point: regret 1, bound 3\n" in str(compare_shapes([1.0, 2.0], [3.0, 4.0]))
 
 
 # -- errors ----------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[Any, str]] = {
-    "one point": (([1.0], [1.0]), r"regret must have at least 2 points .* got \[1\.\]"),
-    "no point": (([], []), "regret must have at least 2 points"),
+    "one point": (([1.0], [1.0]), r"at least 2 of them, got shape \(1,\)"),
+    "no point": (([], []), "at least 2 of them, got shape"),
     "a number": ((1.0, 2.0), r"regret must be .* got shape \(\)"),
     "a table": (([[1.0, 2.0]], [1.0, 2.0]), r"regret must be .* got shape \(1, 2\)"),
     "unknown regret": (([1.0, math.nan], [1.0, 2.0]), "regret must be .* got nan at point 1"),
     "negative regret": (([-1.0, 2.0], [1.0, 2.0]), "regret must be .* got -1.0 at point 0"),
     "no regret": (([0.0, 0.0], [1.0, 2.0]), "the regret is 0 at every point"),
     "infinite bound": (([1.0, 2.0], [1.0, math.inf]), "bound must be .* got inf at point 1"),
-    "no bound": (([1.0, 2.0], [0.0, 2.0]), "the bound must be above 0, got 0.0 at point 0"),
+    "no bound": (
+        ([1.0, 2.0], [0.0, 2.0]),
+        r"bound must be a finite number, above 0, .* got 0.0 at point 0",
+    ),
     "lengths": (([1.0, 2.0], [1.0, 2.0, 3.0]), "same points, got {'regret': 2, 'bound': 3}"),
     "few errors": (([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [1.0, 1.0]), "same points.*'errors': 2"),
     "unknown errors": (([1.0, 2.0], [1.0, 2.0], [math.nan, 1.0]), "errors must be .* got nan"),

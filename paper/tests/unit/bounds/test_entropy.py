@@ -7,18 +7,25 @@ import math
 import numpy as np
 import pytest
 from mixts_paper.bounds import (
-    best_arm_entropy,
     bounded_entropy_bound,
     effective_states,
     entropy,
-    entropy_bound,
     entropy_terms,
     theorem1_terms,
 )
 from scipy import integrate, stats
 
 from mixts.errors import ParameterError, WeightsError
-from paper.tests.unit.bounds.paper_setting import K, N, covariances, means, terms, uniform, zipf
+from paper.tests.unit.bounds.paper_setting import (
+    K,
+    N,
+    arm_entropies,
+    covariances,
+    means,
+    terms,
+    uniform,
+    zipf,
+)
 
 EXACT = 1e-5
 """Worked numbers have six or more digits."""
@@ -55,8 +62,8 @@ def test_best_arm_entropy_is_that_of_the_integral() -> None:
 
     p = np.array([chance(a) for a in range(3)])
     expected = -(p * np.log(p)).sum()
-    assert best_arm_entropy(mean[None], std[None])[0] == pytest.approx(expected, rel=1e-8)
-    assert best_arm_entropy([[0.1, 0.2]], 0.0).tolist() == [0.0]
+    assert arm_entropies(mean[None], std[None])[0] == pytest.approx(expected, rel=1e-8)
+    assert arm_entropies(np.array([[0.1, 0.2]]), 0.0).tolist() == [0.0]
 
 
 def test_without_width() -> None:
@@ -90,7 +97,7 @@ def test_wider_priors(
     width: float, h: float, learning: float, joint: float | None, best_arm: float | None
 ) -> None:
     t = terms(width)
-    assert best_arm_entropy(means(), width) == pytest.approx([h] * K, rel=EXACT)
+    assert arm_entropies(means(), width) == pytest.approx([h] * K, rel=EXACT)
     assert t.learning == pytest.approx(learning, rel=EXACT)
     if joint is not None:
         assert t.joint == pytest.approx(joint, rel=EXACT)
@@ -166,9 +173,10 @@ def test_rewards_between_0_and_1() -> None:
 
 def test_a_curve_has_the_numbers_of_its_points() -> None:
     rounds = np.array([10.0, 1000.0])
-    arguments = (uniform(), means(), covariances(0.2), 0.1, 1.0, K, best_arm_entropy(means(), 0.2))
-    curve = entropy_bound(rounds, *arguments, mean_range=0.8)
-    assert curve.tolist() == [entropy_bound(n, *arguments, mean_range=0.8) for n in (10, 1000)]
+    arguments = (uniform(), means(), covariances(0.2), 0.1, 1.0, K, arm_entropies(means(), 0.2))
+    curve = entropy_terms(rounds, *arguments, mean_range=0.8).bound
+    each = [entropy_terms(n, *arguments, mean_range=0.8).bound for n in (10, 1000)]
+    assert curve.tolist() == each
     bounded = bounded_entropy_bound(rounds, uniform(), K, 0.5)
     assert bounded.tolist() == [bounded_entropy_bound(n, uniform(), K, 0.5) for n in (10, 1000)]
 
@@ -176,7 +184,7 @@ def test_a_curve_has_the_numbers_of_its_points() -> None:
 def test_permuting_states_changes_nothing() -> None:
     order = np.random.default_rng(0).permutation(K)
     p = zipf(1)
-    arguments = (covariances(0.2), 0.1, 1.0, K, best_arm_entropy(means(), 0.2), 0.8)
+    arguments = (covariances(0.2), 0.1, 1.0, K, arm_entropies(means(), 0.2), 0.8)
     straight = entropy_terms(N, p, means(), *arguments)
     permuted = entropy_terms(N, p[order], means()[order], *arguments)
     assert permuted.identification == pytest.approx(straight.identification, rel=1e-12)
@@ -209,6 +217,6 @@ def test_refusals(changed: dict[str, object]) -> None:
         "covariances": covariances(0.1, 4), "noise_std": 0.1, "kappa": 1.0, "n_actions": K,
         "best_action_entropy": 0.5, "mean_range": 0.8,
     }  # fmt: skip
-    assert entropy_bound(**good) > 0  # type: ignore[arg-type]
+    assert entropy_terms(**good).bound > 0  # type: ignore[arg-type]
     with pytest.raises(ParameterError):
-        entropy_bound(**{**good, **changed})  # type: ignore[arg-type]
+        entropy_terms(**{**good, **changed})  # type: ignore[arg-type]

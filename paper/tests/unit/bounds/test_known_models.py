@@ -9,24 +9,20 @@ import numpy as np
 import pytest
 from mixts_paper.bounds import (
     bernoulli_affinity,
-    best_policies,
     count_bound,
     effective_states,
-    episode_affinity,
     gaussian_affinity,
-    gaussian_one_sided_bound,
     known_mdps,
     known_models,
-    lower_bound,
-    narrow_bound,
     narrow_terms,
     of,
     one_sided_bound,
 )
+from mixts_paper.bounds.models import best_policies, episode_affinity
 
 import mixts
 from mixts.errors import ParameterError
-from paper.tests.unit.bounds.paper_setting import NOISE, K, N, means, uniform, zipf
+from paper.tests.unit.bounds.paper_setting import NOISE, K, N, means, narrow, uniform, zipf
 
 EXACT = 1e-5
 """Worked numbers have six or more digits."""
@@ -81,18 +77,11 @@ def test_a_pair_that_only_one_action_tells_apart() -> None:
     assert known_models([0.5, 0.5], ONE_ARM_KNOWN, rho) == math.inf
     closed = known_models([0.5, 0.5], ONE_ARM_KNOWN, rho, 1000)
     assert closed == pytest.approx(14.11346, rel=EXACT)
-    best = 0.8 * gaussian_one_sided_bound(1000, 0.5, 0.5, 0.8, 0.5)
-    assert best == pytest.approx(7.455, rel=1e-3)
-    divergence = (ONE_ARM_KNOWN[:, None] - ONE_ARM_KNOWN) ** 2 / (2 * 0.25)
-    least = [lower_bound(n, [0.5, 0.5], ONE_ARM_KNOWN, divergence) for n in (100, 1000, 5000)]
-    assert least == pytest.approx([0.36, 0.54, 0.67], abs=5e-3)
-    assert lower_bound(1000, uniform(3), np.eye(3), np.ones((3, 3, 3))) == 0
 
 
 def test_few_rounds_cost_no_more_than_each_round() -> None:
     assert one_sided_bound(5, 0.2, 0.8, 0.9) == 1
     assert one_sided_bound(1e6, 0.2, 0.8, 0.0) == pytest.approx(2e5)
-    assert gaussian_one_sided_bound(1e6, 0.2, 0.8, 0.0, 1.0) == pytest.approx(2e5)
 
 
 def test_a_state_of_vanishing_probability_costs_nothing() -> None:
@@ -199,42 +188,42 @@ def test_the_affinity_of_episodes_by_enumeration() -> None:
 
 
 def test_narrow_components() -> None:
-    found = narrow_bound(N, uniform(), means(), 0.05, NOISE)
+    found = narrow(N, uniform(), means(), 0.05, NOISE).bound
     assert found == pytest.approx(11.619306, rel=EXACT)
-    t = narrow_terms(N, uniform(), means(), 0.1, NOISE)
+    t = narrow(N, uniform(), means(), 0.1, NOISE)
     assert t == pytest.approx((0.0723158, 12.545827, 0.000357680), rel=LOOSE)
     assert t.bound == pytest.approx(12.61850, rel=LOOSE)
-    assert narrow_bound(N, uniform(), means(), 0.15, NOISE) == pytest.approx(161.7497, rel=LOOSE)
-    assert narrow_bound(N, uniform(2), means(2), 0.05, NOISE) == pytest.approx(0.4006657, rel=EXACT)
-    assert narrow_bound(N, zipf(2), means(), 0.05, NOISE) == pytest.approx(3.565835, rel=EXACT)
-    assert narrow_bound(N, [1.0], means(1), 0.05, NOISE, learning=0.0) == 0
+    assert narrow(N, uniform(), means(), 0.15, NOISE).bound == pytest.approx(161.7497, rel=LOOSE)
+    assert narrow(N, uniform(2), means(2), 0.05, NOISE).bound == pytest.approx(0.4006657, rel=EXACT)
+    assert narrow(N, zipf(2), means(), 0.05, NOISE).bound == pytest.approx(3.565835, rel=EXACT)
+    assert narrow_terms(N, [1.0], means(1), 0.05, NOISE, learning=0.0).bound == 0
 
 
 def test_two_states_with_one_best_arm() -> None:
     table = [[1, 0, 0.3], [1.6, 0.1, 0.2], [0, 1, 0.5]]
-    t = narrow_terms(300, [0.3, 0.3, 0.4], table, 0.08, 0.5)
+    t = narrow(300, [0.3, 0.3, 0.4], table, 0.08, 0.5)
     assert t.pairs == pytest.approx(1.844550, rel=LOOSE)
     assert t.slips == pytest.approx(0.00190026, rel=LOOSE)
     order = [2, 0, 1]
-    again = narrow_terms(300, [0.4, 0.3, 0.3], np.array(table)[order], 0.08, 0.5)
+    again = narrow(300, [0.4, 0.3, 0.3], np.array(table)[order], 0.08, 0.5)
     assert again == pytest.approx(t, rel=1e-12)
 
 
 @pytest.mark.parametrize("width", [0.0, 1e-6])
 def test_without_width_it_is_the_bound_for_known_models(width: float) -> None:
-    t = narrow_terms(N, zipf(1), means(), width, NOISE)
+    t = narrow(N, zipf(1), means(), width, NOISE)
     assert t.pairs == pytest.approx(of_paper(zipf(1)), rel=1e-6)
     assert t.learning + t.slips < 1e-12
 
 
 def test_many_rounds_and_arms_that_do_not_tell() -> None:
-    long = narrow_bound(10**6, uniform(), means(), 0.05, NOISE)
+    long = narrow(10**6, uniform(), means(), 0.05, NOISE).bound
     assert long == pytest.approx(11.62, abs=5e-3)
     # One of the two arms does not tell the states apart: a round costs at most half the sum.
-    t = narrow_terms(100, [0.5, 0.5], ONE_ARM_KNOWN, 0.01, 0.5)
+    t = narrow(100, [0.5, 0.5], ONE_ARM_KNOWN, 0.01, 0.5)
     assert t.pairs == pytest.approx(0.5 * 100 / 2 * 0.8)
     with pytest.raises(ParameterError):
-        narrow_bound(N, uniform(2), means(3), 0.05, NOISE)
+        narrow_terms(N, uniform(2), means(3), 0.05, NOISE, 0.0)
 
 
 # -- counts ---------------------------------------------------------------------------------------

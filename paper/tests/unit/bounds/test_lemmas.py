@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from mixts_paper.analysis.confidence import follow_confidence_sets
-from mixts_paper.bounds import (
+from mixts_paper.bounds import reward_width, theorem2_terms, transition_width
+from mixts_paper.bounds.lemmas import (
     episode_width_sum_bound,
     first_part_bound,
     gaussian_tail_bound,
     pseudo_count_variance,
-    reward_width,
     second_part_bound,
-    theorem2_terms,
-    transition_width,
     value_difference_bound,
 )
 from scipy import special
@@ -24,7 +22,6 @@ from scipy import special
 import mixts
 from mixts.environments.mdp import MDPEnvironment
 from mixts.environments.riverswim import RiverSwim
-from mixts.errors import ParameterError
 from mixts.families import TabularMDP
 
 # -- Lemma 1 ---------------------------------------------------------------------------------------
@@ -203,35 +200,3 @@ def test_lemma_6_fails_where_one_pair_is_visited_a_hundred_times_an_episode() ->
     assert sets.width[0, 0] == pytest.approx(by_hand[0])
     for form in ("statement", "appendix"):
         assert sets.width.sum() > episode_width_sum_bound(1, 1, 1, 100, 1.0, form)  # type: ignore[arg-type]
-
-
-# -- errors ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(
-    ("bound", "arguments", "message"),
-    [
-        (gaussian_tail_bound, (0, 1.0), "d must be a whole number"),
-        (gaussian_tail_bound, (2, [1.0, -0.5]), "epsilon must be .* got -0.5"),
-        (pseudo_count_variance, ([1.0, 0.0],), "total must be .* above 0.* got 0.0"),
-        (pseudo_count_variance, (math.inf,), "total must be .* got inf"),
-        (episode_width_sum_bound, (0, 3, 2, 5, 4.0), "n must be .* got 0"),
-        (episode_width_sum_bound, (7, 3, 2, 5, 0.0), "min_pseudo_count must be"),
-        (episode_width_sum_bound, (7, 3, 2, 5, 4.0, "proof"), "form must be .* got 'proof'"),
-    ],
-)
-def test_bad_arguments_are_named(bound: Any, arguments: tuple[Any, ...], message: str) -> None:
-    with pytest.raises(ParameterError, match=message):
-        bound(*arguments)
-
-
-def test_mdps_that_cannot_be_compared() -> None:
-    one = mixts.MDP([[0.5]], [[[1.0]]], 3, 0)
-    longer = mixts.MDP([[0.5]], [[[1.0]]], 4, 0)
-    with pytest.raises(ParameterError, match="one shape, horizon and initial distribution"):
-        value_difference_bound(one, longer, np.zeros((3, 1), int))
-    rows = np.full((2, 1, 2), 0.5)
-    left, right = (mixts.MDP(np.ones((2, 1)), rows, 3, start) for start in (0, 1))
-    with pytest.raises(ParameterError, match="initial distribution"):
-        value_difference_bound(left, right, np.zeros((3, 2), int))

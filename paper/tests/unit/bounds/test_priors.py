@@ -17,6 +17,7 @@ from paper.tests.unit.bounds.paper_setting import (
     N,
     covariances,
     means,
+    narrow,
     terms,
     uniform,
     zipf,
@@ -63,7 +64,7 @@ def test_arms_with_width() -> None:
     counted = bounds.count_bound(N, zipf(1), NOISE, 1.0, 0.04, 0.8)
     assert found["counts"] == pytest.approx(t.learning + counted, rel=1e-12)
     assert found["narrow components"] == pytest.approx(
-        bounds.narrow_bound(N, zipf(1), means(), 0.2, NOISE), rel=1e-12
+        narrow(N, zipf(1), means(), 0.2, NOISE).bound, rel=1e-12
     )
     assert found["entropy, MixIDS"] == terms(0.2, zipf(1), with_arms=False).joint
     with pytest.raises(KeyError, match="does not apply: it needs components of width 0"):
@@ -89,7 +90,7 @@ def test_action_sets() -> None:
     sets = rng.normal(size=(5, 8, K))
     changing, fixed = bounds.of(linear(0.1), N, sets), bounds.of(linear(0.1), N, sets[0])
     kappa = np.linalg.norm(sets, axis=-1).max()
-    expected = bounds.entropy_bound(N, uniform(), means(), covariances(0.1), NOISE, kappa, 8)
+    expected = bounds.entropy_terms(N, uniform(), means(), covariances(0.1), NOISE, kappa, 8).bound
     assert changing["entropy"] == pytest.approx(expected, rel=1e-12)
     assert "same in every round" in changing.conditions["narrow components"]
     assert "unit vectors" in fixed.conditions["narrow components"]

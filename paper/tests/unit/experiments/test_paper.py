@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from mixts_paper.bounds import theorem1
 from mixts_paper.experiments import Setting, all_experiments
+from mixts_paper.experiments.base import chosen
 from mixts_paper.experiments.paper._synthetic import (
     N_COMPONENTS,
     N_FEATURES,
@@ -19,7 +20,6 @@ from mixts_paper.experiments.paper._synthetic import (
 from mixts_paper.experiments.paper.images import TUNED, agents_of, priors_of
 from mixts_paper.experiments.paper.latent_prior import expected_regret, latent_weights
 from mixts_paper.experiments.paper.riverswim import agents_of as riverswim_agents
-from mixts_paper.experiments.registry import chosen
 from mixts_paper.experiments.verdicts import at_most, equal, exceeds, greatly, not_worse, weakest
 
 from mixts.environments import RiverSwim
@@ -59,7 +59,7 @@ def test_groups_and_names_choose() -> None:
     assert list(chosen(["mixts_paper.studies.movielens"])) == ["studies/movielens"]
     for name, message in (
         ("mixts_paper.studies.nowhere", "no module 'mixts_paper.studies.nowhere'"),
-        ("mixts_paper.studies.cifar100.pickles", "has no EXPERIMENT"),
+        ("mixts_paper.studies.cifar100", "has no EXPERIMENT"),
     ):
         with pytest.raises(ParameterError, match=message):
             chosen([name])

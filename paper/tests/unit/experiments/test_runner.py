@@ -354,9 +354,9 @@ def test_a_block_is_never_written_over(finished: Path) -> None:
     experiment = SmallExperiment()
     store = Store(finished, experiment, Setting(6, 20, 1))
     store.write("counted", 0, {"number": np.zeros((2, 3))}, 1.0)
-    before = store.read("counted", 1).arrays["number"]
+    before = store.read("counted", 1)[0]["number"]
     store.write("counted", 1, {"number": np.zeros((2, 3))}, 1.0)
-    np.testing.assert_array_equal(store.read("counted", 1).arrays["number"], before)
+    np.testing.assert_array_equal(store.read("counted", 1)[0]["number"], before)
 
 
 # -- what was asked for -------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from mixts_paper.experiments import all_experiments
-from mixts_paper.experiments.registry import chosen
+from mixts_paper.experiments.base import chosen
 from mixts_paper.experiments.store import PAPER, code_hash
 
 from mixts.engines.dask import versions
@@ -20,7 +20,7 @@ RUN = """
 import sys
 from pathlib import Path
 from mixts_paper.experiments import Setting
-from mixts_paper.experiments.registry import chosen
+from mixts_paper.experiments.base import chosen
 from mixts_paper.experiments.runner import simulate_blocks
 
 for experiment in chosen(sys.argv[1:]).values():

@@ -13,35 +13,17 @@ from mixts.environments import BanditEnvironment
 from mixts.extend import Array, ArrayLike, Estimate, Float, estimate
 from mixts.pages import Verdict
 from mixts.plots import draw_lines, new_panels
-from mixts.simulation import Simulation, prepare
 from mixts_paper.analysis import Inequality, LatentCost, LatentCostObserver
+from mixts_paper.analysis.inequalities import CHANCE
 from mixts_paper.bounds import entropy, theorem1
 from mixts_paper.bounds import of as bounds_of
-from mixts_paper.experiments.base import (
-    Analysis,
-    Blocks,
-    Experiment,
-    Measured,
-    Once,
-    Scale,
-    Setting,
-    SimulationBlocks,
-)
-from mixts_paper.experiments.paper import _synthetic as synthetic
+from mixts_paper.experiments import base
+from mixts_paper.experiments.paper import _synthetic as bandit
 from mixts_paper.experiments.paper import decomposition, latent_prior
-from mixts_paper.experiments.paper._synthetic import (
-    GOOD,
-    N_COMPONENTS,
-    N_FEATURES,
-    NOISE,
-    OTHER,
-    STATEMENT,
-    arms_prior,
-    problem_numbers,
-)
-from mixts_paper.experiments.paper.decomposition import in_symbols
+from mixts_paper.experiments.paper._synthetic import GAP, N_COMPONENTS, N_FEATURES, NOISE, STATEMENT
+from mixts_paper.experiments.paper.decomposition import steps_of
 from mixts_paper.experiments.paper.latent_prior import expected_regret, latent_weights
-from mixts_paper.experiments.verdicts import CHANCE, at_most, equal, weakest
+from mixts_paper.experiments.verdicts import at_most, equal, weakest
 
 BLOCK = 100
 """Runs in a block: with fewer, the work of a round is mostly overhead."""
@@ -61,7 +43,7 @@ class ProofCase(NamedTuple):
     @property
     def prior(self) -> MixturePrior:
         """The paper's bandit with this width and latent prior."""
-        return arms_prior(width=self.width, weights=self.weights)
+        return bandit.arms_prior(width=self.width, weights=self.weights)
 
 
 PROBLEMS = (
@@ -88,34 +70,25 @@ class Row(NamedTuple):
     conditions: Mapping[str, str]
 
 
-class Step(NamedTuple):
-    """One step of the proofs, with both sides at every problem; None where it does not apply."""
-
-    claim: str
-    in_expectation: bool
-    sign: str
-    sides: list[tuple[float, float] | None]
-    holds: bool
-    deviation: float
-    """Largest excess of the left side, in standard errors."""
-
-
-class BoundsExperiment(Experiment):
+class BoundsExperiment(base.Experiment):
     """The synthetic bandit at five points, each step of the proofs measured  [paper: Sec. 4.3]."""
 
     title = "Bounds that know the latent prior"
     place = "Sec. 4.3"
-    scale = Scale(200, 1000)
-    quick = Scale(20, 100)
-    uses = (synthetic, decomposition, latent_prior)
+    scale = base.Scale(200, 1000)
+    quick = base.Scale(20, 100)
+    uses = (bandit, decomposition, latent_prior)
 
-    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
+    def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
         return {
-            problem.name: SimulationBlocks(_simulation(setting, problem), microseconds=12.0)
+            problem.name: base.SimulationBlocks.of(
+                {"MixTS": problem.prior}, BanditEnvironment(problem.prior), setting,
+                microseconds=12.0, block_size=BLOCK, observe=LatentCostObserver(problem.prior),
+            )
             for problem in PROBLEMS
-        }
+        }  # fmt: skip
 
-    def analyse(self, measured: Measured) -> Analysis:
+    def analyse(self, measured: base.Measured) -> base.Analysis:
         n = measured.setting.n_rounds
         costs = {
             problem.name: LatentCost.of(problem.prior, measured.results(problem.name))
@@ -123,16 +96,15 @@ class BoundsExperiment(Experiment):
         }
         steps = {name: cost.inequalities() for name, cost in costs.items()}
         rows = {problem.name: _row(n, problem, costs[problem.name]) for problem in PROBLEMS}
-        table = _steps(steps)
         every = [step for one in steps.values() for step in one.values()]
         known = rows[KNOWN.name]
         steep = np.asarray(latent_weights(STEEP))
-        return Analysis(
+        return base.Analysis(
             {
-                **problem_numbers(n),
+                **bandit.problem_numbers(n),
                 "rows": list(rows.values()),
                 "names": [problem.name for problem in PROBLEMS],
-                "steps": table,
+                "steps": steps_of(steps.values()),
                 "n_steps": len(every),
                 "n_holding": sum(step.holds for step in every),
                 "worst": max(step.deviation for step in every if step.in_expectation),
@@ -141,7 +113,7 @@ class BoundsExperiment(Experiment):
                 "narrow": rows[NARROW.name],
                 "expected": expected_regret(np.full(N_COMPONENTS, 1 / N_COMPONENTS)),
                 "expected_steep": expected_regret(steep),
-                "gap": GOOD - OTHER,
+                "gap": GAP,
                 "narrow_width": NARROW.width,
                 "entropy": math.log(N_COMPONENTS),
                 "entropy_steep": entropy(steep),
@@ -164,38 +136,12 @@ class BoundsExperiment(Experiment):
         )  # fmt: skip
 
 
-def _simulation(setting: Setting, problem: ProofCase) -> Simulation:
-    prior = problem.prior
-    return prepare(
-        {"MixTS": prior}, BanditEnvironment(prior), setting.n_rounds, setting.n_runs, setting.seed,
-        block_size=BLOCK, observe=LatentCostObserver(prior),
-    )  # fmt: skip
-
-
 def _row(n: int, problem: ProofCase, cost: LatentCost) -> Row:
     found = bounds_of(problem.prior, n)
     return Row(
         problem.name, cost.total("regret"), cost.total("learning"), cost.total("identification"),
         estimate(cost.information), cost.largest_ratio, found.applicable, found.conditions,
     )  # fmt: skip
-
-
-def _steps(steps: Mapping[str, Mapping[str, Inequality]]) -> list[Step]:
-    names = dict.fromkeys(name for one in steps.values() for name in one)
-    rows = []
-    for name in names:
-        same = [one.get(name) for one in steps.values()]
-        there = [step for step in same if step is not None]
-        sides = [None if s is None else (s.means[0].mean, s.means[1].mean) for s in same]
-        rows.append(
-            Step(
-                in_symbols(there[0].claim), there[0].in_expectation,
-                "=" if there[0].equality else "≤", sides,
-                all(step.holds for step in there),
-                max(step.deviation for step in there) if there[0].in_expectation else 0.0,
-            )
-        )  # fmt: skip
-    return rows
 
 
 def _verdict(steps: Mapping[str, Mapping[str, Inequality]], *names: str) -> Verdict:
@@ -236,7 +182,13 @@ def _excess(value: Estimate, bound: float) -> Estimate:
 
 def _long_run(n: int) -> list[tuple[int, float, float]]:
     """Return Theorem 1 and the bound for narrow components at n and at a hundred times n."""
-    arguments = (N_FEATURES, N_COMPONENTS, NOISE, 1.0, NARROW.width**2)
+    arguments = (
+        N_FEATURES,
+        N_COMPONENTS,
+        NOISE,
+        1.0,
+        NARROW.width**2,
+    )
     return [
         (m, float(theorem1(m, *arguments)), bounds_of(NARROW.prior, m)["narrow components"])
         for m in (n, 100 * n)
@@ -273,8 +225,8 @@ def _figure(n: int, costs: Mapping[str, LatentCost]) -> Any:
 def charged(roots: Float[Array, "n t"]) -> Float[Array, " t-1"]:
     """Return gap / (2 sqrt(alpha beta)) times what all pairs' roots have lost up to each round."""
     mean = roots.mean(axis=0)
-    alpha = -math.expm1(-((GOOD - OTHER) ** 2) / (8 * NOISE**2))
-    return (GOOD - OTHER) / alpha * (mean[0] - mean[1:])
+    alpha = -math.expm1(-(GAP**2) / (8 * NOISE**2))
+    return GAP / alpha * (mean[0] - mean[1:])
 
 
 EXPERIMENT = BoundsExperiment()

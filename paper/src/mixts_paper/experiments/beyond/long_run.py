@@ -11,18 +11,9 @@ from mixts.environments import BanditEnvironment
 from mixts.extend import Array, Estimate, Float, estimate
 from mixts.families import BernoulliArms
 from mixts.plots import new_panels, plot
-from mixts.simulation import Results, prepare
-from mixts_paper.experiments.base import (
-    Analysis,
-    Blocks,
-    Experiment,
-    Measured,
-    Once,
-    Scale,
-    Setting,
-    SimulationBlocks,
-)
-from mixts_paper.experiments.beyond._policies import PLAIN, policies_of
+from mixts.simulation import Results
+from mixts_paper.experiments import base
+from mixts_paper.experiments.beyond import PLAIN, policies_of
 from mixts_paper.experiments.verdicts import at_most, exceeds
 
 N_ARMS = 10
@@ -36,28 +27,30 @@ STUCK = 0.02
 """Mean regret of a round in the last tenth of the rounds from which on a run counts as stuck."""
 
 
-class LongRunExperiment(Experiment):
+class LongRunExperiment(base.Experiment):
     """Ten Bernoulli arms, a flat prior, 10,000 rounds."""
 
     title = "A long run without prior knowledge"
     place = "not in the paper"
-    scale = Scale(40, 10_000)
-    quick = Scale(8, 200)
+    scale = base.Scale(40, 10_000)
+    quick = base.Scale(8, 200)
 
-    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
-        agents, bandit = flat_bandit(setting.n_rounds)
-        simulation = prepare(
-            agents, bandit, setting.n_rounds, setting.n_runs, setting.seed, block_size=BLOCK
-        )
-        return {"agents": SimulationBlocks(simulation, microseconds=20.0, rewards=False)}
+    def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
+        prior = MixturePrior(BernoulliArms.uniform(N_ARMS))
+        agents, bandit = policies_of(prior, setting.n_rounds, PLAIN), BanditEnvironment(prior)
+        return {
+            "agents": base.SimulationBlocks.of(
+                agents, bandit, setting, block_size=BLOCK, microseconds=20.0, rewards=False
+            )
+        }
 
-    def analyse(self, measured: Measured) -> Analysis:
+    def analyse(self, measured: base.Measured) -> base.Analysis:
         results = measured.results("agents")
         n = measured.setting.n_rounds
         tenths = {name: by_factor_of_ten(regret) for name, regret in results.regret.items()}
         growth = {name: estimate(last - SLOWER * before) for name, (before, last) in tenths.items()}
         stuck = {name: stuck_runs(regret) for name, regret in results.regret.items()}
-        return Analysis(
+        return base.Analysis(
             {
                 "n": n,
                 "n_runs": measured.setting.n_runs,
@@ -81,12 +74,6 @@ class LongRunExperiment(Experiment):
             },
             {"regret": _figure(results)},
         )
-
-
-def flat_bandit(n_rounds: int) -> tuple[dict[str, Any], BanditEnvironment]:
-    """Return the policies, and the arms about which they know nothing."""
-    prior = MixturePrior(BernoulliArms.uniform(N_ARMS))
-    return policies_of(prior, n_rounds, PLAIN), BanditEnvironment(prior)
 
 
 def by_factor_of_ten(regret: Float[Array, "r n"]) -> tuple[Array, Array]:

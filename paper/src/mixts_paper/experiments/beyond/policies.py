@@ -12,22 +12,12 @@ import numpy as np
 from mixts import MixturePrior
 from mixts.environments import BanditEnvironment, ClassificationBandit, Environment
 from mixts.extend import Array, Estimate, Float, estimate
-from mixts.plots import draw_intervals, new_panels, plot
-from mixts.simulation import Results, prepare
-from mixts_paper.experiments.base import (
-    Analysis,
-    Arrays,
-    Blocks,
-    Experiment,
-    Measured,
-    Once,
-    Scale,
-    Setting,
-    SimulationBlocks,
-)
-from mixts_paper.experiments.beyond._policies import PLAIN, policies_of
+from mixts.plots import draw_intervals, new_panels
+from mixts.simulation import Results
+from mixts_paper.experiments import base
+from mixts_paper.experiments.beyond import PLAIN, policies_of
 from mixts_paper.experiments.features import ImageFeatures
-from mixts_paper.experiments.paper import _synthetic as synthetic
+from mixts_paper.experiments.paper import _synthetic as bandit
 from mixts_paper.experiments.paper import components, latent_prior, width
 from mixts_paper.experiments.paper import images as paper_images
 from mixts_paper.experiments.verdicts import exceeds, nowhere_worse
@@ -38,26 +28,20 @@ BLOCK = 25
 """Runs in a block."""
 OTHERS = tuple(name for name in PLAIN if name != "MixTS")
 IMAGES = "images"
-SHOWN = {
-    "width 0.05": "width 0.05, uniform P₀",
-    "width 0.5": "width 0.5, uniform P₀",
-    "P₀(s) ∝ s⁻²": "width 0.05, P₀(s) ∝ s⁻²",
-}
-"""Problems whose curves are drawn, with titles."""
 
 
 class SyntheticBandit(NamedTuple):
     """A synthetic bandit of Sec. 6.1: a row of the tables."""
 
-    n_components: int = synthetic.N_COMPONENTS
-    width: float = synthetic.WIDTH
+    n_components: int = bandit.N_COMPONENTS
+    width: float = bandit.WIDTH
     exponent: float = 0.0
     """Exponent a of the latent prior P_0(s) proportional to s^-a; 0 is uniform."""
 
     def prior(self) -> MixturePrior:
         """Return the prior, as Gaussian arms: their expected regrets need no draws."""
         weights = latent_prior.latent_weights(self.exponent) if self.exponent else None
-        return synthetic.arms_prior(self.n_components, self.width, weights)
+        return bandit.arms_prior(self.n_components, self.width, weights)
 
 
 PROBLEMS = {
@@ -65,7 +49,7 @@ PROBLEMS = {
     **{
         f"L = {number}": SyntheticBandit(n_components=number)
         for number in components.NUMBERS
-        if 1 < number < synthetic.N_COMPONENTS
+        if 1 < number < bandit.N_COMPONENTS
     },
     **{
         f"P₀(s) ∝ s{power}": SyntheticBandit(exponent=a)
@@ -80,33 +64,33 @@ NARROW = 0.1
 """Greatest width with all runs."""
 
 
-class PoliciesExperiment(Experiment):
+class PoliciesExperiment(base.Experiment):
     """MixTS, MixIDS, Greedy and BayesUCB on the same problems."""
 
     title = "Four policies on the paper's bandits"
     place = "Sec. 6.1, 6.2 and 4.3"
-    scale = Scale(80, 100)
-    quick = Scale(10, 20)
+    scale = base.Scale(80, 100)
+    quick = base.Scale(10, 20)
     options = ("features",)
-    uses = (paper_images, components, latent_prior, width, synthetic)
+    uses = (paper_images, components, latent_prior, width, bandit)
 
     def choices(self, features: str | Path | None = None, **_: Any) -> dict[str, str]:
         """Return the hash of the file of features, as ``paper/images`` does."""
         return paper_images.EXPERIMENT.choices(features)
 
-    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
-        parts: dict[str, Blocks] = {}
+    def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
+        parts: dict[str, base.Blocks] = {}
         for name, problem in PROBLEMS.items():
             prior = problem.prior()
             slow = problem.width > NARROW
             parts[name] = _part(prior, BanditEnvironment(prior), setting, slow)
         images = paper_images.features_of(setting)
         prior, _ = paper_images.priors_of(once("prior", partial(image_prior, images, setting.seed)))
-        bandit = ClassificationBandit(images.test_features, images.test_labels)
-        parts[IMAGES] = _part(prior, bandit, setting, slow=True)
+        environment = ClassificationBandit(images.test_features, images.test_labels)
+        parts[IMAGES] = _part(prior, environment, setting, slow=True)
         return parts
 
-    def analyse(self, measured: Measured) -> Analysis:
+    def analyse(self, measured: base.Measured) -> base.Analysis:
         results = {name: measured.results(name) for name in (*PROBLEMS, IMAGES)}
         n = measured.setting.n_rounds
         moments = [t for t in MOMENTS if t < n] + [n]
@@ -116,25 +100,20 @@ class PoliciesExperiment(Experiment):
         last = rows[n]
         n_slow = len(results[IMAGES].latent)
         latent = mean_difference([results[name] for name in LATENT], n)
-        return Analysis(
+        return base.Analysis(
             {
                 "n": n,
                 "n_runs": measured.setting.n_runs,
                 "n_slow": n_slow,
                 "narrow": NARROW,
-                "source": _source(measured.setting),
+                "source": paper_images.source_of(measured.setting),
                 "moments": moments,
                 "others": OTHERS,
                 "rows": rows,
                 "latent": LATENT,
                 "latent_mean": latent,
                 "in_order": {name: in_order_regret(PROBLEMS[name].exponent) for name in LATENT},
-                "sampled": {
-                    name: latent_prior.expected_regret(
-                        latent_prior.latent_weights(PROBLEMS[name].exponent)
-                    )
-                    for name in LATENT
-                },
+                "sampled": {name: _sampled_regret(PROBLEMS[name].exponent) for name in LATENT},
                 "n_compared": len(leads),
                 "worst": (*worst, leads[worst]),
                 "total": {name: total_of(results, name, n) for name in PLAIN},
@@ -149,34 +128,24 @@ class PoliciesExperiment(Experiment):
                 "latent": exceeds(_negated(latent)),
                 "greedy": exceeds(last[f"width {width.WIDTHS[-1]:g}"].behind["Greedy"]),
             },
-            {
-                "ratios": _ratios(results, moments),
-                "curves": _curves(results),
-                "images": plot(results[IMAGES], new_panels(1, width=3.4)[0]).figure,
-            },
+            {"ratios": _ratios(results, moments)},
         )
 
 
 def _part(
-    prior: MixturePrior, environment: Environment, setting: Setting, slow: bool
-) -> SimulationBlocks:
+    prior: MixturePrior, environment: Environment, setting: base.Setting, slow: bool
+) -> base.SimulationBlocks:
     n_runs = max(2, setting.n_runs // SLOW) if slow else setting.n_runs
-    simulation = prepare(
-        policies_of(prior, setting.n_rounds, PLAIN), environment,
-        setting.n_rounds, n_runs, setting.seed, block_size=BLOCK,
+    return base.SimulationBlocks.of(
+        policies_of(prior, setting.n_rounds, PLAIN), environment, setting,
+        microseconds=500.0 if slow else 100.0, rewards=False, n_runs=n_runs, block_size=BLOCK,
     )  # fmt: skip
-    return SimulationBlocks(simulation, microseconds=500.0 if slow else 100.0, rewards=False)
 
 
-def image_prior(images: ImageFeatures, seed: int) -> Arrays:
+def image_prior(images: ImageFeatures, seed: int) -> base.Arrays:
     """Return the prior of ``paper/images``, from the same past tasks."""
     past = paper_images.past_coefficients(images.train_features, images.train_labels, seed)
     return paper_images.prior_arrays(past["coefficients"], images.n_classes, seed)
-
-
-def _source(setting: Setting) -> str:
-    path = setting.sources.get("features")
-    return "scikit-learn's digits" if path is None else Path(path).name
 
 
 # -- analysis -------------------------------------------------------------------------------------
@@ -226,7 +195,12 @@ def in_order_regret(exponent: float) -> float:
     No policy can do better there: sum_s p_s (s - 1) wrong actions, with decreasing p_s.
     """
     weights = np.sort(latent_prior.latent_weights(exponent))[::-1]
-    return float((synthetic.GOOD - synthetic.OTHER) * (weights * np.arange(len(weights))).sum())
+    return float(bandit.GAP * (weights * np.arange(len(weights))).sum())
+
+
+def _sampled_regret(exponent: float) -> float:
+    """Return the regret of Thompson sampling at width 0."""
+    return latent_prior.expected_regret(latent_prior.latent_weights(exponent))
 
 
 def _negated(value: Estimate) -> Estimate:
@@ -271,13 +245,6 @@ def _with_gaps(names: Sequence[str]) -> list[str]:
             rows.append("")
         rows.append(name)
     return rows
-
-
-def _curves(results: Mapping[str, Results]) -> Any:
-    panels = new_panels(len(SHOWN), titles=list(SHOWN.values()))
-    for ax, name in zip(panels, SHOWN, strict=True):
-        plot(results[name], ax)
-    return panels[0].figure
 
 
 EXPERIMENT = PoliciesExperiment()

@@ -9,17 +9,7 @@ from mixts.environments import MDPEnvironment, RiverSwim
 from mixts.extend import Estimate, estimate
 from mixts.families import TabularMDP
 from mixts.plots import draw_intervals, new_axes
-from mixts.simulation import prepare
-from mixts_paper.experiments.base import (
-    Analysis,
-    Blocks,
-    Experiment,
-    Measured,
-    Once,
-    Scale,
-    Setting,
-    SimulationBlocks,
-)
+from mixts_paper.experiments import base
 from mixts_paper.experiments.paper import riverswim as paper
 from mixts_paper.experiments.paper.riverswim import GREAT, RIVALS
 from mixts_paper.experiments.verdicts import exceeds, times_less, weakest
@@ -58,28 +48,30 @@ POSSIBLE = "tasks from + 0.1"
 """Part in which also the tasks come from counts without zeros."""
 
 
-class RiverSwimPriorsExperiment(Experiment):
+class RiverSwimPriorsExperiment(base.Experiment):
     """MixTS and UniTS with other counts on the tasks of Sec. 6.3, beside PSRL."""
 
     title = "RiverSwim with other priors"
     place = "Sec. 6.3"
-    scale = Scale(40, 1000)
-    quick = Scale(8, 100)
+    scale = base.Scale(40, 1000)
+    quick = base.Scale(8, 100)
     uses = (paper,)
 
-    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
+    def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
         river = RiverSwim()
         rivals = {name: paper.agents_of(river)[name] for name in RIVALS}
-        parts: dict[str, Blocks] = {
-            row.name: _part(river, agents_of(river, row), setting) for row in ROWS
-        }
-        parts["rivals"] = _part(river, rivals, setting)
         tasks = MDPEnvironment(changed_prior(river, ADDED))
         agents = {**agents_of(river, ADDED), "PSRL": rivals["PSRL"]}
-        parts[POSSIBLE] = _part(tasks, agents, setting)
-        return parts
+        played: dict[str, Any] = {row.name: (agents_of(river, row), river) for row in ROWS}
+        played |= {"rivals": (rivals, river), POSSIBLE: (agents, tasks)}
+        return {
+            name: base.SimulationBlocks.of(
+                agents, where, setting, block_size=BLOCK, microseconds=25.0, rewards=False
+            )
+            for name, (agents, where) in played.items()
+        }
 
-    def analyse(self, measured: Measured) -> Analysis:
+    def analyse(self, measured: base.Measured) -> base.Analysis:
         totals = {
             part: {name: regret.sum(axis=1) for name, regret in one.regret.items()}
             for part, one in ((part, measured.results(part)) for part in measured.parts)
@@ -96,7 +88,7 @@ class RiverSwimPriorsExperiment(Experiment):
         }
         mine, added = totals[PAPER.name], totals[ADDED.name]
         possible = totals[POSSIBLE]
-        return Analysis(
+        return base.Analysis(
             {
                 "n": measured.setting.n_rounds,
                 "n_runs": measured.setting.n_runs,
@@ -123,15 +115,6 @@ class RiverSwimPriorsExperiment(Experiment):
             },
             {"regret": _figure(regret)},
         )
-
-
-def _part(
-    environment: MDPEnvironment, agents: dict[str, Any], setting: Setting
-) -> SimulationBlocks:
-    simulation = prepare(
-        agents, environment, setting.n_rounds, setting.n_runs, setting.seed, block_size=BLOCK
-    )
-    return SimulationBlocks(simulation, microseconds=25.0, rewards=False)
 
 
 def changed_prior(river: RiverSwim, row: Row) -> MixturePrior:

@@ -13,17 +13,19 @@ from mixts.agents import Oracle
 from mixts.environments import BanditEnvironment
 from mixts.extend import Array, ArrayLike, Estimate, estimate
 from mixts.families import GaussianArms, LinearGaussian
-from mixts.plots import new_axes
-from mixts.simulation import Sweep, prepare
+from mixts.plots import new_axes, new_panels, plot
+from mixts.simulation import Sweep
 from mixts_paper.analysis.drawings import draw_bounds
 from mixts_paper.bounds import BoundTerms, ShapeComparison, compare_shapes, theorem1_terms
 from mixts_paper.bounds import of as bounds_of_prior
-from mixts_paper.experiments.base import Setting, SimulationBlocks
+from mixts_paper.experiments import base
+from mixts_paper.experiments.report import number
 
 N_FEATURES = 30
 N_COMPONENTS = 30
 NOISE = 0.1
 GOOD, OTHER = 0.9, 0.1
+GAP = GOOD - OTHER
 """Mean reward of the action that belongs to the latent state, and of the others."""
 WIDTH = 0.05
 """Width of the prior where the sweep varies something else."""
@@ -55,17 +57,14 @@ def arms_prior(
     return MixturePrior(GaussianArms(mean, np.full_like(mean, width**2), NOISE), weights)
 
 
-def synthetic_part(
-    setting: Setting, n_components: int, width: float, weights: ArrayLike | None = None
-) -> SimulationBlocks:
+def part(
+    setting: base.Setting, n_components: int, width: float, weights: ArrayLike | None = None
+) -> base.SimulationBlocks:
     """Return the simulation of MixTS and of the oracle, which knows the latent state."""
     prior = synthetic_prior(n_components, width, weights)
-    simulation = prepare(
-        {"MixTS": prior, "Oracle": partial(Oracle, prior)},
-        BanditEnvironment(prior, np.eye(N_FEATURES)),
-        setting.n_rounds, setting.n_runs, setting.seed,
-    )  # fmt: skip
-    return SimulationBlocks(simulation, microseconds=8.0, rewards=False)
+    agents: dict[str, Any] = {"MixTS": prior, "Oracle": partial(Oracle, prior)}
+    environment = BanditEnvironment(prior, np.eye(N_FEATURES))
+    return base.SimulationBlocks.of(agents, environment, setting, microseconds=8.0, rewards=False)
 
 
 def bound_terms(n_rounds: int, n_components: int, width: float, form: str) -> BoundTerms:
@@ -154,6 +153,15 @@ def points_of(sweep: Sweep, bounds: Sequence[Array]) -> list[Point]:
         )
         for i, value in enumerate(sweep.values)
     ]  # fmt: skip
+
+
+def regret_figure(sweep: Sweep, bounds: Mapping[str, Array], name: str, scale: float) -> Any:
+    """Draw the regret beside Theorem 1 as the paper scales it, and beside a bound at its best."""
+    left, right = new_panels(2)
+    plot(sweep, left, bounds={"Theorem 1 × 1/30": bounds[STATEMENT] * DRAWN_SCALE})
+    drawn = name.removesuffix(", statement").removesuffix(" alone")
+    plot(sweep, right, bounds={f"{drawn} × 1/{number(1 / scale)}": bounds[name] * scale})
+    return right.figure
 
 
 def shapes(

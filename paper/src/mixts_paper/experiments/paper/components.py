@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from mixts.extend import Array, Estimate, estimate
-from mixts.plots import new_panels, plot
 from mixts.simulation import Sweep
-from mixts_paper.experiments.base import (
-    Analysis,
-    Blocks,
-    Experiment,
-    Measured,
-    Once,
-    Scale,
-    Setting,
-)
-from mixts_paper.experiments.paper._synthetic import (
-    APPENDIX,
-    DRAWN_SCALE,
-    STATEMENT,
-    WIDTH,
-    bound_terms,
-    bounds_figure,
-    points_of,
-    prior_bounds,
-    problem_numbers,
-    shapes,
-    synthetic_part,
-    terms_over,
-)
-from mixts_paper.experiments.report import number
+from mixts_paper.experiments import base
+from mixts_paper.experiments.paper import _synthetic as bandit
+from mixts_paper.experiments.paper._synthetic import STATEMENT, WIDTH
 from mixts_paper.experiments.verdicts import equal
 
 NUMBERS = (1, 2, 5, 10, 15, 20, 25, 30)
@@ -52,19 +30,19 @@ class Limit(NamedTuple):
     identification: float
 
 
-class ComponentsExperiment(Experiment):
+class ComponentsExperiment(base.Experiment):
     """MixTS at width 0.05 with up to 30 latent states  [paper: Sec. 6.1]."""
 
     title = "Regret and bound over the number of latent states"
     place = "Sec. 6.1, Fig. 1 middle"
-    scale = Scale(200, 1000)
-    quick = Scale(20, 100)
+    scale = base.Scale(200, 1000)
+    quick = base.Scale(20, 100)
 
-    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
-        sweep = {f"L={number}": synthetic_part(setting, number, WIDTH) for number in NUMBERS}
-        return {**sweep, f"L=1, width={WIDE:g}": synthetic_part(setting, 1, WIDE)}
+    def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
+        sweep = {f"L={number}": bandit.part(setting, number, WIDTH) for number in NUMBERS}
+        return {**sweep, f"L=1, width={WIDE:g}": bandit.part(setting, 1, WIDE)}
 
-    def analyse(self, measured: Measured) -> Analysis:
+    def analyse(self, measured: base.Measured) -> base.Analysis:
         n = measured.setting.n_rounds
         results = [measured.results(f"L={number}") for number in NUMBERS]
         sweep = Sweep.of("number of latent states L", np.array(NUMBERS, float), results)
@@ -77,25 +55,25 @@ class ComponentsExperiment(Experiment):
             sweep.values[several],
             {name: totals[several] for name, totals in sweep.totals.items()},
         )
-        compared = shapes(growing, {name: bound[several] for name, bound in bounds.items()})
-        known_prior = prior_bounds(n, [(number, WIDTH, None) for number in NUMBERS])
+        compared = bandit.shapes(growing, {name: bound[several] for name, bound in bounds.items()})
+        known_prior = bandit.prior_bounds(n, [(number, WIDTH, None) for number in NUMBERS])
         drawn = {name: bound[several] for name, bound in known_prior.items()}
         limits = [
             _limit(measured, "L=1", WIDTH),
             _limit(measured, f"L=1, width={WIDE:g}", WIDE),
         ]
-        return Analysis(
+        return base.Analysis(
             {
-                **problem_numbers(n),
+                **bandit.problem_numbers(n),
                 "parameter": sweep.parameter,
                 "numbers": NUMBERS,
                 "growing": growing.values,
                 "forms": (STATEMENT, TERM2),
-                "points": points_of(sweep, [bounds[name] for name in (STATEMENT, TERM2)]),
+                "points": bandit.points_of(sweep, [bounds[name] for name in (STATEMENT, TERM2)]),
                 "prior_bounds": known_prior,
                 "compared": compared,
                 "statement": compared[STATEMENT],
-                "appendix": compared[APPENDIX],
+                "appendix": compared[bandit.APPENDIX],
                 "alone": compared[TERM2],
                 "with_c2": compared[TERM2_C2],
                 "share": float(bounds[TERM2][-1] / bounds[STATEMENT][-1]),
@@ -107,8 +85,8 @@ class ComponentsExperiment(Experiment):
                 "limit": equal(limits[-1].difference),
             },
             {
-                "regret": _figure(sweep, bounds, compared[TERM2].scale),
-                "bounds": bounds_figure(growing, drawn, f"30 arms, width {WIDTH}"),
+                "regret": bandit.regret_figure(sweep, bounds, TERM2, compared[TERM2].scale),
+                "bounds": bandit.bounds_figure(growing, drawn, f"30 arms, width {WIDTH}"),
             },
         )
 
@@ -116,30 +94,23 @@ class ComponentsExperiment(Experiment):
 def bounds_of(n: int) -> dict[str, Array]:
     """Return both forms of the bound, and its Term 2 with and without the appendix's c_2."""
     points = [(number, WIDTH) for number in NUMBERS]
-    stated, proved = (terms_over(n, points, form) for form in ("statement", "appendix"))
+    stated, proved = (bandit.terms_over(n, points, form) for form in ("statement", "appendix"))
     return {
         STATEMENT: stated.bound,
-        APPENDIX: proved.bound,
+        bandit.APPENDIX: proved.bound,
         TERM2: stated.identification,
         TERM2_C2: proved.identification + proved.constant,
     }
 
 
-def _limit(measured: Measured, part: str, width: float) -> Limit:
+def _limit(measured: base.Measured, part: str, width: float) -> Limit:
     totals = {name: regret.sum(axis=1) for name, regret in measured.results(part).regret.items()}
     mixts, oracle = totals["MixTS"], totals["Oracle"]
-    terms = bound_terms(measured.setting.n_rounds, 1, width, "statement")
+    terms = bandit.bound_terms(measured.setting.n_rounds, 1, width, "statement")
     return Limit(
         width, estimate(mixts), estimate(oracle), estimate(mixts - oracle),
         float(terms.learning), float(terms.identification),
     )  # fmt: skip
-
-
-def _figure(sweep: Sweep, bounds: dict[str, Array], scale: float) -> Any:
-    left, right = new_panels(2)
-    plot(sweep, left, bounds={"Theorem 1 × 1/30": bounds[STATEMENT] * DRAWN_SCALE})
-    plot(sweep, right, bounds={f"Term 2 × 1/{number(1 / scale)}": bounds[TERM2] * scale})
-    return right.figure
 
 
 EXPERIMENT = ComponentsExperiment()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +11,7 @@ from mixts.environments import BanditEnvironment
 from mixts.extend import Estimate
 from mixts.pages import Verdict
 from mixts.plots import draw_lines, new_axes, new_panels, plot
-from mixts.simulation import Simulation, prepare
-from mixts_paper.analysis import Decomposition, DecompositionObserver
+from mixts_paper.analysis import Decomposition, DecompositionObserver, Inequality
 from mixts_paper.bounds import (
     crossing,
     linear_bound,
@@ -20,23 +19,9 @@ from mixts_paper.bounds import (
     theorem1,
     theorem1_terms,
 )
-from mixts_paper.experiments.base import (
-    Analysis,
-    Blocks,
-    Experiment,
-    Measured,
-    Once,
-    Scale,
-    Setting,
-    SimulationBlocks,
-)
-from mixts_paper.experiments.paper._synthetic import (
-    N_COMPONENTS,
-    N_FEATURES,
-    NOISE,
-    arms_prior,
-    problem_numbers,
-)
+from mixts_paper.experiments import base
+from mixts_paper.experiments.paper import _synthetic as bandit
+from mixts_paper.experiments.paper._synthetic import N_COMPONENTS, N_FEATURES, NOISE
 from mixts_paper.experiments.verdicts import equal, weakest
 
 WIDTHS = (0.05, 0.3)
@@ -64,33 +49,36 @@ class Row(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One inequality of the proof, with both sides at every width."""
+    """One inequality of a proof, with both sides in every case."""
 
     claim: str
     place: str
     in_expectation: bool
-    sides: list[tuple[float, float]]
+    sign: str
+    sides: list[tuple[float, float] | None]
+    """None where the step does not apply."""
     holds: bool
+    deviation: float
+    """Largest excess of the left side, in standard errors, of a claim about expectations."""
 
 
-class DecompositionExperiment(Experiment):
+class DecompositionExperiment(base.Experiment):
     """Eq. 1 and the sums of the proof, both sides measured  [paper: Sec. 4.1]."""
 
     title = "The analysis, term by term"
     place = "Sec. 4, App. A"
-    scale = Scale(200, 1000)
-    quick = Scale(20, 100)
+    scale = base.Scale(200, 1000)
+    quick = base.Scale(20, 100)
 
-    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
-        return {
-            f"width={width:g}": SimulationBlocks(observed(setting, width), microseconds=20.0)
-            for width in WIDTHS
-        }
+    def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
+        return {f"width={width:g}": observed(setting, width) for width in WIDTHS}
 
-    def analyse(self, measured: Measured) -> Analysis:
+    def analyse(self, measured: base.Measured) -> base.Analysis:
         n = measured.setting.n_rounds
         results = {
-            width: Decomposition.of(arms_prior(width=width), measured.results(f"width={width:g}"))
+            width: Decomposition.of(
+                bandit.arms_prior(width=width), measured.results(f"width={width:g}")
+            )
             for width in WIDTHS
         }
         steps = {width: one.inequalities() for width, one in results.items()}
@@ -98,11 +86,11 @@ class DecompositionExperiment(Experiment):
         rows = [_row(n, width, one) for width, one in results.items()]
         narrow = results[WIDTHS[0]]
         slope = _slope(n, WIDTHS[0])
-        return Analysis(
+        return base.Analysis(
             {
-                **problem_numbers(n),
+                **bandit.problem_numbers(n),
                 "rows": rows,
-                "steps": _steps(steps),
+                "steps": steps_of(steps.values()),
                 "n_steps": sum(map(len, steps.values())),
                 "n_holding": sum(s.holds for one in steps.values() for s in one.values()),
                 "widths": [(s.means[0].mean, s.means[1].mean) for s in widths],
@@ -123,11 +111,11 @@ class DecompositionExperiment(Experiment):
         )
 
 
-def observed(setting: Setting, width: float) -> Simulation:
+def observed(setting: base.Setting, width: float) -> base.SimulationBlocks:
     """Return the simulation of the bandit as arms: with unit vectors the numbers are the same."""
-    prior = arms_prior(width=width)
-    return prepare(
-        {"MixTS": prior}, BanditEnvironment(prior), setting.n_rounds, setting.n_runs, setting.seed,
+    prior = bandit.arms_prior(width=width)
+    return base.SimulationBlocks.of(
+        {"MixTS": prior}, BanditEnvironment(prior), setting, microseconds=20.0,
         observe=DecompositionObserver(prior),
     )  # fmt: skip
 
@@ -154,13 +142,22 @@ def _row(n: int, width: float, one: Decomposition) -> Row:
     )
 
 
-def _steps(steps: Mapping[float, Mapping[str, Any]]) -> list[Step]:
-    rows = []
-    for name, first in steps[WIDTHS[0]].items():
-        same = [inequalities[name] for inequalities in steps.values()]
-        sides = [(s.means[0].mean, s.means[1].mean) for s in same]
-        holds = all(s.holds for s in same)
-        rows.append(Step(in_symbols(first.claim), first.place, first.in_expectation, sides, holds))
+def steps_of(steps: Iterable[Mapping[str, Inequality]]) -> list[Step]:
+    """Return the rows of a table of steps from the inequalities of each case, by name."""
+    cases, rows = list(steps), []
+    for name in dict.fromkeys(name for one in cases for name in one):
+        same = [one.get(name) for one in cases]
+        there = [step for step in same if step is not None]
+        first = there[0]
+        rows.append(
+            Step(
+                in_symbols(first.claim), first.place, first.in_expectation,
+                "=" if first.equality else "≤",
+                [None if s is None else (s.means[0].mean, s.means[1].mean) for s in same],
+                all(step.holds for step in there),
+                max(step.deviation for step in there) if first.in_expectation else 0.0,
+            )
+        )  # fmt: skip
     return rows
 
 

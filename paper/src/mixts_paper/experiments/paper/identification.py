@@ -8,16 +8,7 @@ from mixts.environments import BanditEnvironment
 from mixts.extend import estimate
 from mixts.plots import plot
 from mixts_paper.analysis import Identification, identify
-from mixts_paper.experiments.base import (
-    Analysis,
-    Arrays,
-    Blocks,
-    Experiment,
-    Measured,
-    Once,
-    Scale,
-    Setting,
-)
+from mixts_paper.experiments import base
 from mixts_paper.experiments.paper._synthetic import arms_prior
 
 WIDTH = 0.1
@@ -25,10 +16,10 @@ MOST_RUNS = 20
 """The figure shows one task; the table needs only a few more, whatever --runs is."""
 
 
-class IdentificationBlocks(Blocks):
+class IdentificationBlocks(base.Blocks):
     """Runs of one task each, with the belief after every round."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: base.Setting) -> None:
         self._setting = setting
         self.cost = 2e-3 * setting.n_rounds
 
@@ -36,7 +27,7 @@ class IdentificationBlocks(Blocks):
     def n_blocks(self) -> int:
         return min(self._setting.n_runs, MOST_RUNS)
 
-    def play(self, block: int) -> Arrays:
+    def play(self, block: int) -> base.Arrays:
         prior = arms_prior(width=WIDTH)
         one = identify(
             prior, BanditEnvironment(prior), self._setting.n_rounds, self._setting.seed, run=block
@@ -46,22 +37,22 @@ class IdentificationBlocks(Blocks):
         return {**arrays, "regret": one.regret[None], "latent": np.array([one.latent])}
 
 
-class IdentificationExperiment(Experiment):
+class IdentificationExperiment(base.Experiment):
     """A task of the synthetic bandit, followed through its first rounds  [paper: Alg. 1]."""
 
     title = "One task while it is identified"
     place = "Alg. 1"
-    scale = Scale(20, 300)
-    quick = Scale(2, 50)
+    scale = base.Scale(20, 300)
+    quick = base.Scale(2, 50)
 
-    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
+    def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
         return {"tasks": IdentificationBlocks(setting)}
 
-    def analyse(self, measured: Measured) -> Analysis:
+    def analyse(self, measured: base.Measured) -> base.Analysis:
         tasks = [_task(measured, run) for run in range(len(measured.parts["tasks"]["latent"]))]
         when = [task.identified() for task in tasks]
         known = np.array([rounds for rounds in when if rounds is not None], float)
-        return Analysis(
+        return base.Analysis(
             {
                 "width": WIDTH,
                 "n_tasks": len(tasks),
@@ -74,7 +65,7 @@ class IdentificationExperiment(Experiment):
         )
 
 
-def _task(measured: Measured, run: int) -> Identification:
+def _task(measured: base.Measured, run: int) -> Identification:
     arrays = {name: array[run] for name, array in measured.parts["tasks"].items()}
     return Identification(latent=int(arrays.pop("latent")), **arrays)
 

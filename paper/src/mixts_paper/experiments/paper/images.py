@@ -26,18 +26,8 @@ from mixts.learning import (
 )
 from mixts.pages import Verdict
 from mixts.plots import plot
-from mixts.simulation import Results, prepare
-from mixts_paper.experiments.base import (
-    Analysis,
-    Arrays,
-    Blocks,
-    Experiment,
-    Measured,
-    Once,
-    Scale,
-    Setting,
-    SimulationBlocks,
-)
+from mixts.simulation import Results
+from mixts_paper.experiments import base
 from mixts_paper.experiments.features import ImageFeatures
 from mixts_paper.experiments.verdicts import exceeds, greatly, weakest
 
@@ -53,29 +43,29 @@ GREAT = 0.08
 """Least lead in mean reward that counts as "greatly": a tenth of the gap between the mean rewards
 of images of the right class and of others."""
 
+
+def _losses(eta: float) -> dict[str, Any]:
+    return {"gamma": 0.0, "eta": eta, "estimates": "losses"}
+
+
 TUNED: dict[str, dict[str, dict[str, Any]]] = {
     "Exp4": {
-        "Exp4, losses 0.1": {"gamma": 0.0, "eta": 0.1, "estimates": "losses"},
-        "Exp4, losses 0.2": {"gamma": 0.0, "eta": 0.2, "estimates": "losses"},
-        "Exp4, losses 0.5": {"gamma": 0.0, "eta": 0.5, "estimates": "losses"},
-        "Exp4, losses 1": {"gamma": 0.0, "eta": 1.0, "estimates": "losses"},
+        **{f"Exp4, losses {eta:g}": _losses(eta) for eta in (0.1, 0.2, 0.5, 1.0)},
         "Exp4, rewards 0.1": {"gamma": 0.1, "eta": 0.1, "estimates": "rewards"},
     },
     # Slow, because every expert learns in every round: only the setting that suits Exp4 best.
-    "CorralExp4": {
-        "CorralExp4, losses 0.5": {"gamma": 0.0, "eta": 0.5, "estimates": "losses"},
-    },
+    "CorralExp4": {"CorralExp4, losses 0.5": _losses(0.5)},
 }
 """Variants tuned by hand, by agent and name; the name gives the form of the estimates, and eta."""
 
 
-class ImagesExperiment(Experiment):
+class ImagesExperiment(base.Experiment):
     """Ten images a round, at least one of them of the task's class  [paper: Sec. 6.2]."""
 
     title = "Image classification as a bandit"
     place = "Sec. 6.2, Fig. 1 right"
-    scale = Scale(100, 500)
-    quick = Scale(10, 100)
+    scale = base.Scale(100, 500)
+    quick = base.Scale(10, 100)
     options = ("features",)
 
     def choices(self, features: str | Path | None = None, **_: Any) -> dict[str, str]:
@@ -85,7 +75,7 @@ class ImagesExperiment(Experiment):
         ImageFeatures.load(features)  # raises an error if this is not a file of features
         return {"features": f"sha256 {_hash(Path(features))}"}
 
-    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
+    def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
         images = features_of(setting)
         coefficients = once(
             "coefficients",
@@ -95,28 +85,28 @@ class ImagesExperiment(Experiment):
             "prior",
             partial(prior_arrays, coefficients["coefficients"], images.n_classes, setting.seed),
         )
-        simulation = prepare(
-            agents_of(*priors_of(fitted)),
-            ClassificationBandit(images.test_features, images.test_labels),
-            setting.n_rounds, setting.n_runs, setting.seed, block_size=BLOCK,
-        )  # fmt: skip
-        microseconds = 20 + 0.003 * images.n_classes * images.n_features
-        return {"agents": SimulationBlocks(simulation, microseconds=microseconds)}
+        return {
+            "agents": base.SimulationBlocks.of(
+                agents_of(*priors_of(fitted)),
+                ClassificationBandit(images.test_features, images.test_labels),
+                setting, block_size=BLOCK,
+                microseconds=20 + 0.003 * images.n_classes * images.n_features,
+            )
+        }  # fmt: skip
 
-    def analyse(self, measured: Measured) -> Analysis:
+    def analyse(self, measured: base.Measured) -> base.Analysis:
         results = measured.results("agents")
         leads = {name: lead_of(results, name) for name in results.agents if name != "MixTS"}
         best = {kind: _best(results, tuple(names)) for kind, names in TUNED.items()}
         early = {kind: _best(results, tuple(names), EARLY) for kind, names in TUNED.items()}
         n_classes, n_features = measured.kept["prior"]["mean"].shape
-        path = measured.setting.sources.get("features")
         verdicts = {f"great/{name}": _great(leads[name]) for name in ("UniTS", "TS")}
         for kind in TUNED:
             verdicts[f"better/{kind}"] = exceeds(leads[kind].whole)
             verdicts[f"tuned/{kind}"] = exceeds(leads[best[kind]].whole)
-        return Analysis(
+        return base.Analysis(
             {
-                "source": "scikit-learn's digits" if path is None else Path(path).name,
+                "source": source_of(measured.setting),
                 "n_classes": n_classes,
                 "n_features": n_features,
                 "n_rounds": measured.setting.n_rounds,
@@ -134,10 +124,16 @@ class ImagesExperiment(Experiment):
         )
 
 
-def features_of(setting: Setting) -> ImageFeatures:
+def features_of(setting: base.Setting) -> ImageFeatures:
     """Return the images of the given file of features, or the digits if there is no file."""
     path = setting.sources.get("features")
     return ImageFeatures.digits() if path is None else ImageFeatures.load(path)
+
+
+def source_of(setting: base.Setting) -> str:
+    """Return the origin of the images, for readers of a report."""
+    path = setting.sources.get("features")
+    return "scikit-learn's digits" if path is None else Path(path).name
 
 
 def _hash(path: Path) -> str:
@@ -147,7 +143,9 @@ def _hash(path: Path) -> str:
 # -- the prior, from past tasks ------------------------------------------------------------------
 
 
-def past_coefficients(features: Float[Array, "n d"], labels: Int[Array, " n"], seed: int) -> Arrays:
+def past_coefficients(
+    features: Float[Array, "n d"], labels: Int[Array, " n"], seed: int
+) -> base.Arrays:
     """Fit a linear model to each past task: reward 1 for its class, 0 otherwise  [paper: Sec. 6.2].
 
     Returns
@@ -167,7 +165,7 @@ def past_coefficients(features: Float[Array, "n d"], labels: Int[Array, " n"], s
     return {"coefficients": coefficients, "tasks": tasks}
 
 
-def prior_arrays(coefficients: Float[Array, "n d"], n_classes: int, seed: int) -> Arrays:
+def prior_arrays(coefficients: Float[Array, "n d"], n_classes: int, seed: int) -> base.Arrays:
     """Fit a mixture, and one Gaussian, to the coefficients of the past tasks."""
     # scikit-learn accepts seeds of 32 bits.
     state = int(random.seed_sequence(seed, "paper/images", "mixture").generate_state(1)[0])
@@ -176,7 +174,7 @@ def prior_arrays(coefficients: Float[Array, "n d"], n_classes: int, seed: int) -
     return {**mixture, **{f"unimodal_{name}": array for name, array in one.items()}}
 
 
-def priors_of(arrays: Arrays) -> tuple[MixturePrior, MixturePrior]:
+def priors_of(arrays: base.Arrays) -> tuple[MixturePrior, MixturePrior]:
     """Return the prior of MixTS, with equally likely components, and the prior of UniTS."""
     mixture = LinearGaussian(arrays["mean"], arrays["covariance"], NOISE)
     one = LinearGaussian(arrays["unimodal_mean"], arrays["unimodal_covariance"], NOISE)
@@ -240,7 +238,7 @@ def _rewards(results: Results, name: str) -> dict[str, Estimate]:
     }
 
 
-def _clusters(measured: Measured) -> Mapping[str, float]:
+def _clusters(measured: base.Measured) -> Mapping[str, float]:
     """Return how well the components of the mixture match the classes of the past tasks.
 
     Each past task belongs to the component with the nearest mean. ``pure`` is the fraction of tasks

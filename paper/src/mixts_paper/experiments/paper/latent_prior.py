@@ -9,25 +9,9 @@ import numpy as np
 from mixts.extend import Array, Estimate, Float, estimate
 from mixts.simulation import Sweep
 from mixts_paper.bounds import effective_states, entropy
-from mixts_paper.experiments.base import (
-    Analysis,
-    Blocks,
-    Experiment,
-    Measured,
-    Once,
-    Scale,
-    Setting,
-)
-from mixts_paper.experiments.paper._synthetic import (
-    GOOD,
-    N_COMPONENTS,
-    OTHER,
-    WIDTH,
-    bounds_figure,
-    prior_bounds,
-    problem_numbers,
-    synthetic_part,
-)
+from mixts_paper.experiments import base
+from mixts_paper.experiments.paper import _synthetic as bandit
+from mixts_paper.experiments.paper._synthetic import N_COMPONENTS, WIDTH
 from mixts_paper.experiments.verdicts import exceeds
 
 EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
@@ -53,21 +37,21 @@ class Point(NamedTuple):
     """Bounds that know the latent prior, and Theorem 1's."""
 
 
-class LatentPriorExperiment(Experiment):
+class LatentPriorExperiment(base.Experiment):
     """The bound does not depend on P_0; the regret does  [paper: Sec. 4.3]."""
 
     title = "Latent priors that are not uniform"
     place = "Sec. 4.3"
-    scale = Scale(200, 1000)
-    quick = Scale(20, 100)
+    scale = base.Scale(200, 1000)
+    quick = base.Scale(20, 100)
 
-    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
+    def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
         return {
-            f"a={a:g}": synthetic_part(setting, N_COMPONENTS, WIDTH, latent_weights(a))
+            f"a={a:g}": bandit.part(setting, N_COMPONENTS, WIDTH, latent_weights(a))
             for a in EXPONENTS
         }
 
-    def analyse(self, measured: Measured) -> Analysis:
+    def analyse(self, measured: base.Measured) -> base.Analysis:
         n = measured.setting.n_rounds
         results = [measured.results(f"a={a:g}") for a in EXPONENTS]
         sweep = Sweep.of(
@@ -76,7 +60,7 @@ class LatentPriorExperiment(Experiment):
             np.array(EXPONENTS), results,
         )  # fmt: skip
         weights = [latent_weights(a) for a in EXPONENTS]
-        bounds = prior_bounds(n, [(N_COMPONENTS, WIDTH, p) for p in weights])
+        bounds = bandit.prior_bounds(n, [(N_COMPONENTS, WIDTH, p) for p in weights])
         bound = float(bounds["statement"][0])
         totals = sweep.totals["MixTS"]
         fall = estimate(totals[0] - totals[-1])
@@ -84,10 +68,10 @@ class LatentPriorExperiment(Experiment):
             _point(a, regret, {name: float(b[i]) for name, b in bounds.items()})
             for i, (a, regret) in enumerate(zip(EXPONENTS, totals, strict=True))
         ]
-        return Analysis(
-            {**problem_numbers(n), "points": points, "bound": bound, "fall": fall},
+        return base.Analysis(
+            {**bandit.problem_numbers(n), "points": points, "bound": bound, "fall": fall},
             {"prior": exceeds(fall)},
-            {"bounds": bounds_figure(sweep, bounds, TITLE, _ticks(points))},
+            {"bounds": bandit.bounds_figure(sweep, bounds, TITLE, _ticks(points))},
         )
 
 
@@ -104,7 +88,7 @@ def expected_regret(weights: Array) -> float:
     sum_s p_s sum_{j != s} p_j / (p_s + p_j).
     """
     pairs = weights[:, None] * weights / (weights[:, None] + weights)
-    return float((GOOD - OTHER) * (pairs.sum() - np.trace(pairs)))
+    return float(bandit.GAP * (pairs.sum() - np.trace(pairs)))
 
 
 def _point(exponent: float, totals: Array, bounds: dict[str, float]) -> Point:

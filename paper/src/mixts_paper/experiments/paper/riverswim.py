@@ -14,21 +14,13 @@ from mixts.extend import Array, estimate
 from mixts.families import TabularMDP
 from mixts.pages import Verdict
 from mixts.plots import new_panels, plot
-from mixts.simulation import Observer, Recorder, Results, Round, prepare
+from mixts.simulation import Observer, Recorder, Results, Round
 from mixts_paper.analysis import follow_confidence_sets
-from mixts_paper.bounds import episode_width_sum_bound, theorem2
-from mixts_paper.experiments.base import (
-    Analysis,
-    Arrays,
-    Blocks,
-    Experiment,
-    Measured,
-    Once,
-    Scale,
-    Setting,
-    SimulationBlocks,
-)
-from mixts_paper.experiments.verdicts import N_ERRORS, at_most, exceeds, times_less, weakest
+from mixts_paper.bounds import theorem2
+from mixts_paper.bounds.comparison import N_ERRORS
+from mixts_paper.bounds.lemmas import episode_width_sum_bound
+from mixts_paper.experiments import base
+from mixts_paper.experiments.verdicts import at_most, exceeds, times_less, weakest
 
 BLOCK = 125
 """Runs in a block: four blocks of the paper's 500."""
@@ -66,14 +58,14 @@ class _TruthRecorder(Recorder):
         return {"truth": np.stack(self._weights, axis=1)}
 
 
-class WidthBlocks(Blocks):
+class WidthBlocks(base.Blocks):
     """The sums of App. B: each run's confidence widths, and what its confidence sets lost.
 
     ``widths`` is h times the sum of c_t + phi_t over all steps of all episodes; ``missed`` is true
     where the sets ever lost the true current, ``excluded`` where they lost any.
     """
 
-    def __init__(self, river: RiverSwim, setting: Setting) -> None:
+    def __init__(self, river: RiverSwim, setting: base.Setting) -> None:
         self._river, self._setting = river, setting
         self.cost = 1e-4 * self._n_runs * setting.n_rounds
 
@@ -85,7 +77,7 @@ class WidthBlocks(Blocks):
     def n_blocks(self) -> int:
         return 1
 
-    def play(self, block: int) -> Arrays:
+    def play(self, block: int) -> base.Arrays:
         sets = follow_confidence_sets(
             self._river.prior, self._river, self._setting.n_rounds, self._n_runs,
             self._setting.seed, n_samples=8,
@@ -97,31 +89,29 @@ class WidthBlocks(Blocks):
         }
 
 
-class RiverSwimExperiment(Experiment):
+class RiverSwimExperiment(base.Experiment):
     """Ten states, horizon 20, 1,000 episodes, 500 runs  [paper: Sec. 6.3]."""
 
     title = "RiverSwim with a current of unknown direction"
     place = "Sec. 6.3, Fig. 2 right"
-    scale = Scale(500, 1000)
-    quick = Scale(20, 100)
+    scale = base.Scale(500, 1000)
+    quick = base.Scale(20, 100)
 
-    def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
+    def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
         river = RiverSwim()
-        simulation = prepare(
-            agents_of(river), river, setting.n_rounds, setting.n_runs, setting.seed,
-            block_size=BLOCK,
-        )  # fmt: skip
-        followed = prepare(
-            {"MixTS": river.prior}, river, min(FOLLOWED, setting.n_rounds), setting.n_runs,
-            setting.seed, block_size=BLOCK, observe=TruthObserver(),
-        )  # fmt: skip
+        simulated = base.SimulationBlocks.of
         return {
-            "agents": SimulationBlocks(simulation, microseconds=15.0),
+            "agents": simulated(
+                agents_of(river), river, setting, microseconds=15.0, block_size=BLOCK
+            ),
             "widths": WidthBlocks(river, setting),
-            "current": SimulationBlocks(followed, microseconds=20.0),
-        }
+            "current": simulated(
+                {"MixTS": river.prior}, river, setting, microseconds=20.0, block_size=BLOCK,
+                n_rounds=min(FOLLOWED, setting.n_rounds), observe=TruthObserver(),
+            ),
+        }  # fmt: skip
 
-    def analyse(self, measured: Measured) -> Analysis:
+    def analyse(self, measured: base.Measured) -> base.Analysis:
         river = RiverSwim()
         family = river.family
         results = measured.results("agents")
@@ -140,7 +130,7 @@ class RiverSwimExperiment(Experiment):
         allowed = 2 * 2 * river.horizon / n
         against, starts = upstream(river)
         summary = results.summary()
-        return Analysis(
+        return base.Analysis(
             {
                 "river": river,
                 "n": n,

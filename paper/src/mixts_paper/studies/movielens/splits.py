@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -25,15 +24,15 @@ from mixts.learning import (
     one_blas_thread,
     ridge_estimates,
 )
-from mixts.simulation import AgentSpec, Results, simulate
+from mixts.simulation import AgentSpec, simulate
 from mixts_paper.experiments.base import Arrays, Blocks
+from mixts_paper.studies.agents import BESTSELLER, IDS, bestseller
 from mixts_paper.studies.movielens.ratings import (
     FilmFeatures,
     Ratings,
     learn_features,
     task_statistics,
 )
-from mixts_paper.studies.policies.agents import BESTSELLER, IDS, bestseller
 
 FLAT, UNI, TWO_STAGE, ONE, MIXTURE = "TS", "UniTS", "MixTS, two-stage", "TS, evidence", "MixTS"
 AGENTS = (FLAT, UNI, TWO_STAGE, ONE, MIXTURE)
@@ -52,15 +51,8 @@ SCALES = np.geomspace(0.1, 10.0, 41)
 """Candidates for the standard deviation of the flat prior."""
 
 
-@dataclass(frozen=True)
-class Priors:
-    """Priors of all agents, and the choices made while learning them."""
-
-    by_agent: dict[str, MixturePrior]
-    learned: Learned
-    """Prior learned by the evidence, with the chosen number of components."""
-    two_stage: tuple[float, int]
-    """Ridge and number of components of the two-stage prior."""
+Priors = dict[str, MixturePrior]
+"""The prior of each agent, by name."""
 
 
 def learn_priors(tasks: LinearStatistics, seed: int) -> Priors:
@@ -70,17 +62,13 @@ def learn_priors(tasks: LinearStatistics, seed: int) -> Priors:
     scores = _two_stage_scores(tasks, noise, seed)
     best = max(scores, key=lambda one: scores[one])
     ridge = max(RIDGES, key=lambda one: scores[one, 1])
-    return Priors(
-        {
-            FLAT: flat_prior(tasks, noise),
-            UNI: _two_stage(tasks, ridge, 1, noise, seed),
-            TWO_STAGE: _two_stage(tasks, *best, noise, seed),
-            ONE: learned.unimodal,
-            MIXTURE: learned.prior,
-        },
-        learned,
-        best,
-    )
+    return {
+        FLAT: flat_prior(tasks, noise),
+        UNI: _two_stage(tasks, ridge, 1, noise, seed),
+        TWO_STAGE: _two_stage(tasks, *best, noise, seed),
+        ONE: learned.unimodal,
+        MIXTURE: learned.prior,
+    }
 
 
 def learn_mixture(tasks: LinearStatistics, seed: int) -> Learned:
@@ -150,10 +138,6 @@ LEAST_RATINGS = 60
 N_OFFERED = 10
 N_PLAYS = 4
 """Number of times that each agent plays each held-out user; results are means over these."""
-N_KNOWN = 300
-"""Number of well-known films, those with the most ratings; tables name only these."""
-N_NAMED = 3
-"""Number of films that a table names for each kind of people."""
 
 
 def held_out_users(ratings: Ratings, split: int, seed: int) -> Array:
@@ -185,18 +169,14 @@ class SplitBlocks(Blocks):
         return self._n_splits
 
     def play(self, block: int) -> Arrays:
-        ratings = self._ratings
         with one_blas_thread():
-            split = split_users(ratings, block, self._seed)
+            split = split_users(self._ratings, block, self._seed)
             priors = learn_priors(split.past, split.seed)
-            features, seen = split.features, split.seen
             return {
                 "latent": split.held_out,
                 "split": np.full(len(split.held_out), block),
-                **_evidence(ratings, features, priors, ~seen),
-                **_played(ratings, split, priors, self._n_rounds),
-                **_found(priors),
-                **kinds_of(ratings, features, priors.learned.prior, seen),
+                **_evidence(self._ratings, split, priors),
+                **_played(self._ratings, split, priors, self._n_rounds),
             }
 
 
@@ -225,51 +205,28 @@ def split_users(ratings: Ratings, split: int, seed: int) -> UserSplit:
     return UserSplit(held_out, seen, features, past, own_seed)
 
 
-def _evidence(ratings: Ratings, features: FilmFeatures, priors: Priors, test: Array) -> Arrays:
+def _evidence(ratings: Ratings, split: UserSplit, priors: Priors) -> Arrays:
     """Return the log evidence of each held-out user's ratings under each prior."""
-    films, values, users = ratings.films[test], ratings.ratings[test], ratings.users[test]
-    tasks = task_statistics(features.films[films], values, users)
-    arrays: Arrays = {"n_ratings": np.array(tasks.n_observations)}
-    totals = np.bincount(users, values, minlength=ratings.n_users)
-    counts = np.bincount(users, minlength=ratings.n_users)
-    arrays["mean_rating"] = (totals / np.maximum(counts, 1))[counts > 0]
-    for name in AGENTS:
-        arrays[f"evidence/{name}"] = mixture_evidence(priors.by_agent[name], tasks)
-    return arrays
+    test = ~split.seen
+    rows = split.features.films[ratings.films[test]]
+    tasks = task_statistics(rows, ratings.ratings[test], ratings.users[test])
+    evidence = {f"evidence/{name}": mixture_evidence(priors[name], tasks) for name in AGENTS}
+    return {"n_ratings": np.array(tasks.n_observations), **evidence}
 
 
 def _played(ratings: Ratings, split: UserSplit, priors: Priors, n_rounds: int) -> Arrays:
     """Return the reward and regret of each agent with each held-out user, means over plays."""
-    mixture = priors.learned.prior
-    agents: dict[str, AgentSpec] = {
-        **priors.by_agent, BESTSELLER: bestseller(mixture), IDS: partial(MixIDS, mixture),
-    }  # fmt: skip
-    played = play_held_out(ratings, split, split.features.films, agents, n_rounds)
-    arrays: Arrays = {}
-    for name, (reward, regret) in played.items():
-        arrays[f"reward/{name}"], arrays[f"regret/{name}"] = reward, regret
-    return arrays
+    mixture = priors[MIXTURE]
+    rivals = {BESTSELLER: bestseller(mixture), IDS: partial(MixIDS, mixture)}
+    played = play_held_out(ratings, split, {**priors, **rivals}, n_rounds)
+    rewards = {f"reward/{name}": reward for name, (reward, _) in played.items()}
+    return {**rewards, **{f"regret/{name}": regret for name, (_, regret) in played.items()}}
 
 
 def play_held_out(
-    ratings: Ratings,
-    split: UserSplit,
-    films: Array,
-    agents: Mapping[str, AgentSpec],
-    n_rounds: int,
+    ratings: Ratings, split: UserSplit, agents: Mapping[str, AgentSpec], n_rounds: int
 ) -> dict[str, tuple[Array, Array]]:
     """Play every held-out user several times.
-
-    Parameters
-    ----------
-    ratings, split
-        The ratings, and which of them are held out.
-    films
-        Features of every film, as agents see them.
-    agents
-        Specs of agents, by name.
-    n_rounds
-        Number of rounds of a play.
 
     Returns
     -------
@@ -278,88 +235,16 @@ def play_held_out(
     """
     test = ~split.seen
     users, tasks = np.unique(ratings.users[test], return_inverse=True)
-    environment = ReplayBandit(films[ratings.films[test]], ratings.ratings[test], tasks, N_OFFERED)
+    rows = split.features.films[ratings.films[test]]
+    environment = ReplayBandit(rows, ratings.ratings[test], tasks, N_OFFERED)
     n = len(users)
     # A block has as many runs as there are users, and plays each user once.
     results = simulate(
         agents, environment, n_rounds, N_PLAYS * n, split.seed, engine=1, block_size=n
     )
-    return {
-        name: (
-            _by_task(results, results.reward[name], n),
-            _by_task(results, results.regret[name], n),
-        )
-        for name in agents
-    }
-
-
-def _by_task(results: Results, values: Array, n_tasks: int) -> Array:
-    """Return means over the plays of each task."""
     order = np.argsort(results.latent, kind="stable")
-    return values[order].reshape(n_tasks, -1, values.shape[1]).mean(axis=1)
 
+    def by_user(values: Array) -> Array:
+        return values[order].reshape(n, -1, n_rounds).mean(axis=1)
 
-def _found(priors: Priors) -> Arrays:
-    """Return one row: the choices, the evidence that decided them, and the noise of each agent."""
-    selection = priors.learned.selection
-    assert selection is not None
-    gap, error = np.full((1, MAX_COMPONENTS), np.nan), np.full((1, MAX_COMPONENTS), np.nan)
-    n = len(selection.candidates)
-    gap[0, :n], error[0, :n] = selection.gap, selection.standard_error
-    ridge, components = priors.two_stage
-    noise = [priors.by_agent[name].family.settings()["noise_std"] for name in AGENTS]
-    return {
-        "chosen": np.array([selection.chosen]),
-        "selection/gap": gap,
-        "selection/error": error,
-        "two_stage/ridge": np.array([ridge]),
-        "two_stage/components": np.array([components]),
-        "noise": np.array([noise]),
-    }
-
-
-# -- kinds of people -----------------------------------------------------------------------------
-
-
-def well_known(ratings: Ratings) -> Array:
-    """Return the films with the most ratings, in decreasing order."""
-    counts = np.bincount(ratings.films, minlength=ratings.n_films)
-    return np.argsort(-counts, kind="stable")[:N_KNOWN]
-
-
-def kinds_of(ratings: Ratings, features: FilmFeatures, prior: MixturePrior, seen: Array) -> Arrays:
-    """Return the kinds of people of a prior, one row of each, padded with NaN.
-
-    Means are over the films of training ratings; a film counts as often as it was rated. ``spread``
-    is the standard deviation between members of a kind of their opinion of a film, the root of the
-    mean of x' S x. ``taste`` is the standard deviation between films of the kind's mean opinion.
-    ``named`` are the well-known films that the kind likes most, compared with other kinds.
-    """
-    family = prior.family
-    assert isinstance(family, LinearGaussian)
-    n = prior.n_components
-    films = ratings.films[seen]
-    rows = features.films[films]
-    predicted = rows @ family.mean.T
-    gram = rows.T @ rows / len(rows)
-    spread = np.sqrt([np.sum(gram * one) for one in family.full_covariances()])
-    genre = ratings.genres[films].astype(float)
-    by_genre = (predicted.T @ genre) / np.maximum(genre.sum(axis=0), 1)
-    known = features.films[well_known(ratings)] @ family.mean.T
-    liking = known - known.mean(axis=0)
-    liking = liking - (liking @ prior.weights)[:, None]
-    order = np.argsort(-liking, axis=0, kind="stable")[:N_NAMED].T
-    return {
-        "kinds/weight": _padded(prior.weights),
-        "kinds/mean": _padded(predicted.mean(axis=0)),
-        "kinds/spread": _padded(spread),
-        "kinds/taste": _padded(predicted.std(axis=0)),
-        "kinds/genre": _padded(by_genre),
-        "kinds/named": _padded(order.astype(float).reshape(n, -1)),
-    }
-
-
-def _padded(values: Array) -> Array:
-    whole = np.full((1, MAX_COMPONENTS, *values.shape[1:]), np.nan)
-    whole[0, : len(values)] = values
-    return whole
+    return {name: (by_user(results.reward[name]), by_user(results.regret[name])) for name in agents}

@@ -1,4 +1,4 @@
-"""The policies that are compared, and rivals that never learn."""
+"""Rivals of the policies that never learn, for studies."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import mixts
 from mixts.extend import Array
 from mixts.simulation import AgentSpec
 
-BESTSELLER, GREEDY, UCB = "bestseller", "Greedy", "BayesUCB"
-TS, TS_HORIZON = "MixTS", "MixTS, horizon"
-IDS, IDS_HORIZON = "MixIDS", "MixIDS, horizon"
+BESTSELLER, IDS = "bestseller", "MixIDS"
 
 
 class Fixed:
@@ -57,44 +55,3 @@ def bestseller(prior: mixts.MixturePrior) -> AgentSpec:
     """
     mean = prior.weights @ prior.family.parameter_means()
     return partial(Fixed, mean, prior.family.n_arms is None)
-
-
-class Narrowed:
-    """An agent that sees only the first features of every action.
-
-    Parameters
-    ----------
-    make
-        Spec of the agent.
-    n_features
-        Number of features that it sees.
-    n_tasks, seed
-        As for all agents.
-    """
-
-    def __init__(
-        self, make: Any, n_features: int, n_tasks: int | None = None, seed: Any = None
-    ) -> None:
-        self._agent = make(n_tasks=n_tasks, seed=seed)
-        self._n_features = n_features
-
-    def act(self, actions: Array, tasks: Array | None = None, mask: Array | None = None) -> Any:
-        """Let the agent choose."""
-        return self._agent.act(actions[..., : self._n_features], tasks=tasks, mask=mask)
-
-    def update(self, actions: Array, outcomes: Array, tasks: Array | None = None) -> None:
-        """Let the agent learn."""
-        self._agent.update(actions[..., : self._n_features], outcomes, tasks)
-
-
-def policies(prior: mixts.MixturePrior, n_rounds: int) -> dict[str, AgentSpec]:
-    """Return the specs of all policies with one prior, for tasks of so many rounds."""
-    return {
-        BESTSELLER: bestseller(prior),
-        GREEDY: partial(mixts.Greedy, prior),
-        TS: partial(mixts.MixTS, prior),
-        TS_HORIZON: partial(mixts.MixTS, prior, horizon=n_rounds),
-        UCB: partial(mixts.BayesUCB, prior),
-        IDS: partial(mixts.MixIDS, prior),
-        IDS_HORIZON: partial(mixts.MixIDS, prior, horizon=n_rounds),
-    }
