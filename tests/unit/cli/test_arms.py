@@ -11,7 +11,7 @@ from mixts_serve.client import AsyncClient
 from mixts_serve.http.security import Tokens
 
 import mixts
-from mixts.cli.main import main
+from mixts.cli import main
 from serve.tests.contracts.stores import arms
 from serve.tests.unit.test_client_service import deciding, served
 
