@@ -4,7 +4,7 @@
 times and names, ``kinds`` a prior in words. ``position`` and ``spread`` place marks and labels.
 """
 
-from mixts._spacing import spread
+from mixts._numbers import spread
 from mixts.pages import formats
 from mixts.pages.document import Claim, Figure, Report, Section, Table, Verdict
 from mixts.pages.kinds import MOST_ITEMS, Kind, descriptions_of, kinds_of, position

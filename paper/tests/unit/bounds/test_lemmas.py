@@ -22,8 +22,7 @@ from mixts_paper.bounds import (
 from scipy import special
 
 import mixts
-from mixts.environments.mdp import MDPEnvironment
-from mixts.environments.riverswim import RiverSwim
+from mixts.environments.mdp import MDPEnvironment, RiverSwim
 from mixts.errors import ParameterError
 from mixts.families import TabularMDP
 
