@@ -13,8 +13,7 @@ from mixts.environments.base import Environment, Offer, Outcome, Problem, Stream
 from mixts.errors import ActionError, ParameterError
 from mixts.families.tabular import TabularMDP
 from mixts.families.trajectory import Trajectory
-from mixts.planning import MDP
-from mixts.planning.mdp import shaped_policy
+from mixts.planning import MDP, shaped_policy
 from mixts.prior import MixturePrior
 
 

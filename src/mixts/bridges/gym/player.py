@@ -16,8 +16,7 @@ from mixts._typing import Array, ArrayLike, Float, Int, Seed
 from mixts.errors import ActionError, ObservationError, OutcomeError, ParameterError
 from mixts.families.tabular import TabularMDP
 from mixts.families.trajectory import Trajectory
-from mixts.planning import MDP
-from mixts.planning.mdp import checked_policy
+from mixts.planning import MDP, checked_policy
 from mixts.prior import MixturePrior
 
 
