@@ -13,7 +13,6 @@ import argparse
 import sys
 import time
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -50,7 +49,7 @@ def main() -> None:
         n_runs=options.runs,
         seed=options.seed,
         engine=options.workers,
-        progress=sys.stderr.isatty() and find_spec("rich") is not None,
+        progress=sys.stderr.isatty(),
     )
     seconds = time.perf_counter() - started
     print(results)

@@ -12,7 +12,6 @@ import argparse
 import sys
 import time
 from functools import partial
-from importlib.util import find_spec
 
 import numpy as np
 
@@ -46,7 +45,7 @@ def main() -> None:
         n_runs=options.runs,
         seed=options.seed,
         engine=options.workers,
-        progress=sys.stderr.isatty() and find_spec("rich") is not None,
+        progress=sys.stderr.isatty(),
     )
     print(results)
     gap, error = results.difference("UniTS", "MixTS")

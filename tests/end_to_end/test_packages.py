@@ -38,7 +38,6 @@ PROGRAMS = {
     "pandas": "import pandas",
     "plots": "import matplotlib; matplotlib.use('Agg'); mixts.plot(prior)",
     "polars": "import polars",
-    "progress": "import rich",
     "sklearn": "mixts.MixturePriorEstimator(2)",
     "table": "import pyarrow",
 }
