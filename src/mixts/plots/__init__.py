@@ -78,19 +78,17 @@ def plot(result: Any, ax: Any = None, **options: Any) -> Any:
           for the beginning of the axis, ``rounds="episode"`` for the name of a round.
         - :class:`Sweep`: the mean regret at the end over the values of a parameter with a band of
           one standard error, and hollow marks at the first agent's medians.
-          ``bounds={"Theorem 1 / 30": array}`` for lines to compare with, ``agents``, ``log_x``,
-          ``log_y``, ``medians="all"`` for those of every agent or ``False`` for none, ``bottom``,
-          ``title`` of the vertical axis, ``parameter`` for the title of the horizontal axis.
+          ``bounds={"Theorem 1 / 30": array}`` for lines to compare with, ``agents``.
         - :class:`MixturePrior`: the weights of components, and the mean and an interval of each
           component's arms or features (of an MDP: the mean reward of each action in each state).
-          ``level=0.8`` for the probability inside an interval, ``width``, ``height``.
+          ``level=0.8`` for the probability inside an interval.
         - :class:`Belief`: of many tasks, the weights of components over tasks. Of one task, or of
           ``task=3`` among many: its weights beside those of the prior, and the mean and an interval
-          of each arm or feature, before and now. ``level``, ``width``, ``height``.
+          of each arm or feature, before and now. ``level``.
         - :class:`History`: gains of the objective and of both its parts over iterations of
           learning; :class:`Selection`: held-out evidence and BIC over the number of components;
           :class:`Learned`: both, as far as they exist. :class:`PriorCheck`: evidence, calibration,
-          surprising tasks and the use of components. ``width``, ``height``.
+          surprising tasks and the use of components.
 
     Returns
     -------
@@ -113,11 +111,6 @@ def plot(result: Any, ax: Any = None, **options: Any) -> Any:
     >>> mixts.plot(results, ax=axes[0]).get_xlabel()
     'round'
     """
-    size = [name for name in ("width", "height") if name in options]
-    if ax is not None and size:
-        raise ParameterError(
-            f"only a new figure takes {' and '.join(size)}: leave ax out to make one"
-        )
     panels = _find(_FIGURES, result)
     if panels is not None:
         drawn = panels(result, ax, **options)

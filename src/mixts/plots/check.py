@@ -39,22 +39,20 @@ _DISTANT = 15.0
 """Gains that differ by more than this factor are drawn on a symmetric logarithmic scale."""
 
 
-def plot_check(
-    check: PriorCheck, ax: Any = None, width: float = PAGE, height: float = 4.4
-) -> list[Any]:
+def plot_check(check: PriorCheck, ax: Any = None) -> list[Any]:
     """Draw evidence, calibration, surprising tasks, the use of components, and click rates."""
     draw = [draw_gains, draw_calibration, draw_surprise, draw_usage]
     draw += [] if check.rates is None else [draw_rates]
-    axes = _panels(len(draw), width, height) if ax is None else given_axes(ax, len(draw), "a check")
+    axes = _panels(len(draw)) if ax is None else given_axes(ax, len(draw), "a check")
     for one, panel in zip(draw, axes, strict=True):
         one(panel, check)
     return axes
 
 
-def _panels(n: int, width: float, height: float) -> list[Any]:
+def _panels(n: int) -> list[Any]:
     """Return n axes, two in a row."""
     n_rows = (n + 1) // 2
-    figure = new_figure(width, height * n_rows / 2)
+    figure = new_figure(PAGE, 2.2 * n_rows)
     figure.get_layout_engine().set(wspace=0.05, hspace=0.06)
     axes = list(figure.subplots(n_rows, 2).flat)
     for empty in axes[n:]:

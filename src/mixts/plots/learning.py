@@ -40,31 +40,23 @@ def history_gains(history: History) -> dict[str, Float[Array, " t"]]:
     return {name: value - value[0] for name, value in values.items()}
 
 
-def plot_history(
-    history: History, ax: Any = None, width: float = COLUMN, height: float = 3.0
-) -> list[Any]:
+def plot_history(history: History, ax: Any = None) -> list[Any]:
     """Draw the evidence and the sum above, the hyperprior below on its own scale."""
-    axes = (
-        _panels(0, 2, width, height) if ax is None else given_axes(ax, 2, "a history of learning")
-    )
+    axes = _panels(0, 2, 3.0) if ax is None else given_axes(ax, 2, "a history of learning")
     above, below = axes
     draw_history(above, below, history)
     return axes
 
 
-def plot_selection(
-    selection: Selection, ax: Any = None, width: float = PAGE, height: float = 2.4
-) -> list[Any]:
+def plot_selection(selection: Selection, ax: Any = None) -> list[Any]:
     """Draw the held-out evidence over the number of components, and BIC beside it."""
-    axes = _panels(2, 0, width, height) if ax is None else given_axes(ax, 2, "a selection")
+    axes = _panels(2, 0, 2.4) if ax is None else given_axes(ax, 2, "a selection")
     draw_held_out(axes[0], selection)
     draw_bic(axes[1], selection)
     return axes
 
 
-def plot_learned(
-    learned: Learned, ax: Any = None, width: float = PAGE, height: float = 2.8
-) -> list[Any]:
+def plot_learned(learned: Learned, ax: Any = None) -> list[Any]:
     """Draw the choice of the number of components, the objective of all restarts, or both."""
     selection, history = learned.selection, learned.history
     if selection is None and history is None:
@@ -74,10 +66,10 @@ def plot_learned(
         )
     if history is None:
         assert selection is not None
-        return plot_selection(selection, ax, width, height)
+        return plot_selection(selection, ax)
     n = 0 if selection is None else 2
     axes = (
-        _panels(n, 2, width if n else COLUMN, height)
+        _panels(n, 2, 2.8)
         if ax is None
         else given_axes(ax, n + 2, "learning with its choice of components" if n else "learning")
     )
@@ -88,9 +80,9 @@ def plot_learned(
     return axes
 
 
-def _panels(n_beside: int, n_stacked: int, width: float, height: float) -> list[Any]:
+def _panels(n_beside: int, n_stacked: int, height: float) -> list[Any]:
     """Return axes side by side, and at their right two axes one above the other, or none."""
-    figure = new_figure(width, height)
+    figure = new_figure(PAGE if n_beside else COLUMN, height)
     if not n_stacked:
         return list(figure.subplots(1, n_beside))
     grid = figure.add_gridspec(2, n_beside + 1, height_ratios=(1.7, 1.0))

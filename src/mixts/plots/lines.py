@@ -136,18 +136,18 @@ def draw_lines(
     label_ends(ax, ends)
 
 
-def label_ends(ax: Any, ends: Sequence[End], size: float = FONT) -> None:
+def label_ends(ax: Any, ends: Sequence[End]) -> None:
     """Write names at the right of the axes, each with a thin line to the end of its line.
 
     Their places are computed whenever the figure is drawn, so limits, scales and sizes may change
     after the call.
     """
     texts = [_broken(end.name, _line_length(ax)) for end in ends]
-    heights = [size * _height(text) for text in texts]
+    heights = [FONT * _height(text) for text in texts]
     for i, (end, text) in enumerate(zip(ends, texts, strict=True)):
         ax.annotate(
             text, (0, 0), xycoords=partial(_mark, end, ax), xytext=(0, 0),
-            textcoords=partial(_place, i, ends, heights, ax), va="center", ha="left", size=size,
+            textcoords=partial(_place, i, ends, heights, ax), va="center", ha="left", size=FONT,
             color=legible(end.color), annotation_clip=False, linespacing=1.1,
             arrowprops={
                 "arrowstyle": "-", "color": end.color, "linewidth": 0.6, "relpos": (0, 0.5),

@@ -119,13 +119,7 @@ def _component_names(prior: MixturePrior) -> tuple[str, ...]:
 # -- drawing --------------------------------------------------------------------------------------
 
 
-def plot_prior(
-    prior: MixturePrior,
-    ax: Any = None,
-    level: float = 0.8,
-    width: float = PAGE,
-    height: float | None = None,
-) -> list[Any]:
+def plot_prior(prior: MixturePrior, ax: Any = None, level: float = 0.8) -> list[Any]:
     """Draw a prior's weights, and the intervals of each component's arms or features."""
     components = largest_components(prior.weights)
     intervals = family_intervals(prior.family.select(components), level, prior.arm_names)
@@ -133,7 +127,7 @@ def plot_prior(
     if compared:
         intervals = standardized(intervals, prior)
     intervals = intervals.select(distinct_items(intervals.mean))
-    left, right = _panels(ax, len(components), len(intervals.items), width, height)
+    left, right = _panels(ax, len(components), len(intervals.items))
     draw_weights(left, prior, components)
     draw_intervals(right, intervals, [COMPONENTS[i] for i in range(len(components))])
     _title(right, _quantity(prior.family), level, len(intervals.items), prior.family)
@@ -143,17 +137,12 @@ def plot_prior(
 
 
 def plot_belief(
-    belief: Belief,
-    ax: Any = None,
-    task: int | None = None,
-    level: float = 0.8,
-    width: float = PAGE,
-    height: float | None = None,
+    belief: Belief, ax: Any = None, task: int | None = None, level: float = 0.8
 ) -> list[Any]:
     """Draw the belief about one task, or the weights of many tasks."""
     if belief.n_tasks is not None and task is None:
         (one,) = (
-            [new_figure(width, 2.4 if height is None else height).subplots()]
+            [new_figure(PAGE, 2.4).subplots()]
             if ax is None
             else given_axes(ax, 1, "a belief about many tasks")
         )
@@ -172,7 +161,7 @@ def plot_belief(
         )),
     ).select(shown)  # fmt: skip
     components = largest_components(posterior.weights)
-    left, right = _panels(ax, len(components), len(shown), width, height)
+    left, right = _panels(ax, len(components), len(shown))
     draw_weights(left, posterior, components, prior.weights)
     draw_intervals(right, both, [GREY, INK])
     _title(
@@ -254,16 +243,12 @@ def draw_tasks(ax: Any, belief: Belief) -> None:
     label_ends(ax, ends)
 
 
-def _panels(
-    ax: Any, n_components: int, n_items: int, width: float, height: float | None
-) -> list[Any]:
+def _panels(ax: Any, n_components: int, n_items: int) -> list[Any]:
     """Return two axes: those given, or a narrow one for weights and a wide one for intervals."""
     if ax is not None:
         return given_axes(ax, 2, "a prior, or a belief about one task,")
-    if height is None:
-        height = 0.9 + 0.16 * max(n_components, n_items * max(1.5, min(n_components, 4)))
-        height = min(max(height, 1.8), 7.0)
-    figure = new_figure(width, height)
+    height = 0.9 + 0.16 * max(n_components, n_items * max(1.5, min(n_components, 4)))
+    figure = new_figure(PAGE, min(max(height, 1.8), 7.0))
     figure.get_layout_engine().set(wspace=0.05)
     return list(figure.subplots(1, 2, width_ratios=(1.0, 1.6)))
 

@@ -56,79 +56,45 @@ def draw_sweep(
     sweep: Sweep,
     bounds: Mapping[str, ArrayLike] | None = None,
     agents: Sequence[str] | None = None,
-    log_x: bool = False,
-    log_y: bool = False,
-    medians: bool | Literal["all"] = True,
-    bottom: float | None = None,
-    title: str = "Bayes regret",
-    parameter: str | None = None,
 ) -> None:
     """Draw regret over a parameter; see :func:`mixts.plot` for the options."""
     names = sweep.agents if agents is None else list(agents)
     if not names:
         raise ParameterError(f"agents must name some of {sweep.agents}, got none")
-    if log_x and sweep.values[0] <= 0:
-        raise ParameterError(
-            f"a logarithmic axis needs values above 0, got {sweep.values[0]:g}: leave log_x out"
-        )
     lines = {name: _checked(bound, name, sweep) for name, bound in (bounds or {}).items()}
-    style = looks(sweep.agents, names)
+    x, style = sweep.values, looks(sweep.agents, names)
     ends = draw_agents(
-        ax, sweep.values, {name: sweep.regret(name) for name in names}, style,
+        ax, x, {name: sweep.regret(name) for name in names}, style,
         marker="o", markersize=2.4, markeredgewidth=0,
     )  # fmt: skip
-    if medians:
-        # Draw marks on the axis whole, unless the axis begins above some.
-        clip = log_y or bottom is not None
-        shown = names if medians == "all" else names[:1]
-        ends += [_draw_median(ax, sweep, name, style[name].color, clip) for name in shown]
+    first, median = names[0], sweep.median(names[0])
+    ax.plot(  # below the lines, and whole where a mark is on the axis
+        x, median, color=style[first].color, linestyle="", marker="o", markersize=4.0,
+        markerfacecolor="white", markeredgewidth=0.6, zorder=1.9, clip_on=False,
+    )  # fmt: skip
+    ends.append(End(f"{first}, median", style[first].color, float(x[-1]), float(median[-1])))
     for i, (name, bound) in enumerate(lines.items()):
         dashes = DASHES[1 + i % (len(DASHES) - 1)]
-        ax.plot(sweep.values, bound, color=GREY, linestyle=dashes, linewidth=1.0, zorder=1.5)
-        ends.append(End(name, GREY, float(sweep.values[-1]), float(bound[-1])))
-    _draw_scales(ax, sweep, log_x, log_y, bottom)
-    ax.set_xlabel(sweep.parameter if parameter is None else parameter)
-    ax.set_ylabel(title)
+        ax.plot(x, bound, color=GREY, linestyle=dashes, linewidth=1.0, zorder=1.5)
+        ends.append(End(name, GREY, float(x[-1]), float(bound[-1])))
+    ax.set_ylim(bottom=0.0)
+    margin = _MARGIN * (x[-1] - x[0]) or abs(x[0]) or 1.0
+    ax.set_xlim(x[0] - margin, x[-1] + margin)
+    # Labels beside the axes will leave about this part of the width.
+    shown = tick_values(x, 0.6 * 72 * ax.bbox.width / ax.figure.dpi)
+    ax.set_xticks(x, minor=True, labels=[""] * len(x))
+    ax.set_xticks(shown, labels=[f"{value:g}" for value in shown])
+    ax.set_xlabel(sweep.parameter)
+    ax.set_ylabel("Bayes regret")
     label_ends(ax, ends)
 
 
-def _draw_median(ax: Any, sweep: Sweep, name: str, color: str, clip: bool) -> End:
-    """Draw hollow marks below the lines."""
-    x, median = sweep.values, sweep.median(name)
-    ax.plot(
-        x, median, color=color, linestyle="", marker="o", markersize=4.0,
-        markerfacecolor="white", markeredgewidth=0.6, zorder=1.9, clip_on=clip,
-    )  # fmt: skip
-    return End(f"{name}, median", color, float(x[-1]), float(median[-1]))
-
-
-def _draw_scales(ax: Any, sweep: Sweep, log_x: bool, log_y: bool, bottom: float | None) -> None:
-    if log_y:
-        ax.set_yscale("log")
-    elif bottom is None:
-        bottom = 0.0
-    if bottom is not None:
-        ax.set_ylim(bottom=bottom)
-    if log_x:
-        ax.set_xscale("log")
-    places = np.log(sweep.values) if log_x else sweep.values
-    margin = _MARGIN * (places[-1] - places[0]) or abs(places[0]) or 1.0
-    limits = np.array([places[0] - margin, places[-1] + margin])
-    ax.set_xlim(*(np.exp(limits) if log_x else limits))
-    # Labels beside the axes will leave about this part of the width.
-    width = 0.6 * 72 * ax.bbox.width / ax.figure.dpi
-    shown = tick_values(sweep.values, log_x, width)
-    ax.set_xticks(sweep.values, minor=True, labels=[""] * len(sweep.values))
-    ax.set_xticks(shown, labels=[f"{value:g}" for value in shown])
-
-
-def tick_values(values: Float[Array, " p"], log: bool, width: float) -> list[float]:
+def tick_values(values: Float[Array, " p"], width: float) -> list[float]:
     """Choose the values to write below an axis that is ``width`` points wide.
 
     The last and the first value are written, then the roundest that still have room.
     """
-    places = np.log(values) if log else np.asarray(values, float)
-    scale = width / (places[-1] - places[0]) if len(values) > 1 else 1.0
+    scale = width / (values[-1] - values[0]) if len(values) > 1 else 1.0
 
     def digits(i: int) -> int:
         return len(f"{values[i]:g}".replace(".", "").strip("0"))
@@ -140,7 +106,7 @@ def tick_values(values: Float[Array, " p"], log: bool, width: float) -> list[flo
     inner = sorted(range(1, len(values) - 1), key=lambda i: (digits(i), i))
     chosen: list[int] = []
     for i in dict.fromkeys([len(values) - 1, 0, *inner]):
-        if all(abs(places[i] - places[j]) * scale > room(i) + room(j) for j in chosen):
+        if all(abs(values[i] - values[j]) * scale > room(i) + room(j) for j in chosen):
             chosen.append(i)
     return [float(values[i]) for i in sorted(chosen)]
 

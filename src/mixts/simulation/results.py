@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,7 +15,7 @@ from mixts._html import card, label, table
 from mixts._numbers import Estimate, estimate
 from mixts._tables import HasTable
 from mixts._typing import Array, Float, Int
-from mixts.errors import MissingExtraError, ParameterError
+from mixts.errors import ParameterError
 
 _ROWS_AT_ONCE = 1 << 16
 
@@ -33,34 +32,9 @@ class Summary:
     """Mean reward of a round."""
 
 
-@dataclass(frozen=True)
-class AgentResults:
-    """Results of one agent: ``results["MixTS"]``."""
-
-    name: str
-    regret: Float[Array, "n_runs n_rounds"]
-    """Best true mean reward minus that of the action taken, round by round."""
-    reward: Float[Array, "n_runs n_rounds"]
-    """Rewards received."""
-    latent: Int[Array, " n_runs"]
-    """True latent state of each run; -1 for a run without one."""
-    observed: Mapping[str, Array]
-    """Arrays of the agent's observer, by name; the first axis is the runs."""
-
-    @property
-    def summary(self) -> Summary:
-        """Cumulative regret at the end, mean and median, and mean reward."""
-        total = self.regret.sum(axis=1)
-        reward = estimate(self.reward.mean(axis=1))
-        return Summary(estimate(total), float(np.median(total)), reward)
-
-
 @dataclass(frozen=True, repr=False)
 class Results(HasTable):
     """Per-round regret and reward of every agent, run by run; agents met the same problems.
-
-    ``results["MixTS"]`` has the arrays of one agent, ``"MixTS" in results`` says whether it played,
-    and iteration gives the agents' names.
 
     The regret of a round is mu*(A_t*) - mu*(A_t), of true means. Its sum over rounds, averaged over
     runs whose problems were drawn from the prior, estimates the Bayes regret  [paper: Sec. 2].
@@ -86,7 +60,7 @@ class Results(HasTable):
     >>> results = mixts.simulate(agents, mixts.BanditEnvironment(prior), 20, n_runs=10, seed=1)
     >>> results.agents
     ['MixTS', 'UniTS']
-    >>> results["MixTS"].regret.shape
+    >>> results.regret["MixTS"].shape
     (10, 20)
     """
 
@@ -100,24 +74,6 @@ class Results(HasTable):
     def agents(self) -> list[str]:
         """Names of the agents, in the given order."""
         return list(self.regret)
-
-    def __getitem__(self, agent: str) -> AgentResults:
-        return AgentResults(
-            agent,
-            self._of(agent, "regret"),
-            self._of(agent, "reward"),
-            self.latent,
-            self.observed.get(agent, {}),
-        )
-
-    def __contains__(self, agent: object) -> bool:
-        return agent in self.regret
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.regret)
-
-    def __len__(self) -> int:
-        return len(self.regret)
 
     def __repr__(self) -> str:
         rows = [("agent", "regret", "", "median", "reward/round", ""), *self._rows()]
@@ -162,7 +118,11 @@ class Results(HasTable):
 
     def summary(self) -> dict[str, Summary]:
         """Return for each agent its cumulative regret, mean and median, and its mean reward."""
-        return {name: self[name].summary for name in self.agents}
+        found = {}
+        for name in self.agents:
+            total, reward = self.regret[name].sum(axis=1), self.reward[name].mean(axis=1)
+            found[name] = Summary(estimate(total), float(np.median(total)), estimate(reward))
+        return found
 
     def curve(self, agent: str, quantity: Literal["regret", "reward"] = "regret") -> Estimate:
         """Return a learning curve: means over runs and their standard errors, (n_rounds,).
@@ -238,62 +198,17 @@ class Results(HasTable):
         }
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the table as CSV; numbers read back are the same to the bit.
+        """Write the table as CSV, atomically; numbers read back are the same to the bit.
 
         Parameters
         ----------
         path
             File to write.
         """
-        _write_csv(path, self.table())
-
-    def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write the table as Parquet with the settings in its metadata (extra ``table``).
-
-        Parameters
-        ----------
-        path
-            File to write.
-        """
-        _write_parquet(path, self.table(), self.settings)
-
-
-# -- files ----------------------------------------------------------------------------------------
-#
-# Files are written atomically: a file is either the old one or the whole new one.
-
-
-def _write_csv(path: str | os.PathLike[str], table: Mapping[str, Array]) -> None:
-    """Write columns as CSV with a header; floats in the shortest form that reads back exactly."""
-    n_rows = len(next(iter(table.values())))
-    with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(table)
-        for start in range(0, n_rows, _ROWS_AT_ONCE):
-            rows = slice(start, start + _ROWS_AT_ONCE)
-            columns = [column[rows].tolist() for column in table.values()]
-            writer.writerows(zip(*columns, strict=True))
-
-
-def _write_parquet(
-    path: str | os.PathLike[str], table: Mapping[str, Array], settings: Mapping[str, Any]
-) -> None:
-    """Write columns as Parquet: text by dictionary, settings as JSON in the metadata."""
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingExtraError(
-            "writing Parquet needs pyarrow: pip install 'mixts[table]' (to_csv needs nothing)"
-        ) from error
-    columns = {}
-    for name, column in table.items():
-        if column.dtype.kind == "U":
-            words, codes = np.unique(column, return_inverse=True)
-            columns[name] = pyarrow.DictionaryArray.from_arrays(codes, words.tolist())
-        else:
-            columns[name] = pyarrow.array(column)
-    arrow = pyarrow.table(columns)
-    arrow = arrow.replace_schema_metadata({"mixts": json.dumps(dict(settings))})
-    with replacing(path) as part:
-        parquet.write_table(arrow, part)
+        table = self.table()
+        with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(table)
+            for start in range(0, len(table["run"]), _ROWS_AT_ONCE):
+                rows = slice(start, start + _ROWS_AT_ONCE)
+                writer.writerows(zip(*(c[rows].tolist() for c in table.values()), strict=True))

@@ -105,7 +105,7 @@ def simulate(
     >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[9, 1], [1, 9]], [[1, 9], [9, 1]]))
     >>> environment = mixts.BanditEnvironment(prior)
     >>> results = mixts.simulate({"MixTS": prior}, environment, n_rounds=20, n_runs=10, seed=1)
-    >>> results["MixTS"].regret.shape
+    >>> results.regret["MixTS"].shape
     (10, 20)
     """
     simulation = prepare(
