@@ -13,7 +13,7 @@ from mixts.errors import ParameterError
 from mixts.plots.lines import End, draw_agents, label_ends
 from mixts.plots.style import DASHES, FONT, GREY, looks
 from mixts.simulation import Results
-from mixts.simulation.sweep import Sweep
+from mixts.simulation.results import Sweep
 
 _TITLES = {"regret": "cumulative regret", "reward": "mean reward so far"}
 _MARGIN = 0.03

@@ -10,9 +10,8 @@ from mixts.simulation._blocks import (
     Simulation,
     check_latent,
 )
-from mixts.simulation.results import Results, Summary
+from mixts.simulation.results import Results, Summary, Sweep
 from mixts.simulation.simulate import AgentSpec, prepare, simulate
-from mixts.simulation.sweep import Sweep
 
 __all__ = [
     "AgentSpec",

@@ -12,15 +12,18 @@ from mixts import errors
 from mixts.learning import History, Learned, Selection
 from mixts.learning.check import PriorCheck, check_prior
 from mixts.learning.measures import Calibration, Surprise
-from mixts.plots.check import (
+from mixts.plots.learning import (
     calibration_curve,
+    draw_bic,
     draw_calibration,
     draw_gains,
+    draw_held_out,
+    draw_history,
     draw_surprise,
     draw_usage,
+    history_gains,
     surprise_points,
 )
-from mixts.plots.learning import draw_bic, draw_held_out, draw_history, history_gains
 from mixts.plots.style import LOOKS, new_axes
 from tests.contracts.problems import FamilyCase
 from tests.statistical.held_out import held_out

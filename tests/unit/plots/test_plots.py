@@ -20,7 +20,7 @@ from mixts import errors
 from mixts.plots.lines import draw_lines
 from mixts.plots.results import draw_curves, tick_values
 from mixts.plots.style import LOOKS, new_axes
-from mixts.simulation.sweep import Sweep
+from mixts.simulation.results import Sweep
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from mixts.plots import draw_intervals, new_panels, save_figure
 from mixts.plots.lines import End, draw_lines, label_ends, spread
 from mixts.plots.style import DASHES, LOOKS, PALETTE, legible, looks, new_axes
 from mixts.simulation import Estimate
-from mixts.simulation.sweep import Sweep
+from mixts.simulation.results import Sweep
 
 # -- looks --------------------------------------------------------------------------------------
 
