@@ -168,7 +168,7 @@ class BanditProblem(Problem):
         return Offer(self._sets, self._mask)
 
     def play(self, chosen: Any) -> Outcome:
-        index = checked_choice(chosen, *self._means.shape, mask=self._mask)
+        index = checked_choice(chosen, self._means.shape, self._mask)
         values = self._means[self._rows, index]
         laws = self._family.reward_laws(self.parameters, index, values)
         rewards = self._family.outcomes(self._reward_rng, laws)
@@ -318,7 +318,7 @@ class ClassificationProblem(Problem):
         return Offer(self._sets)
 
     def play(self, chosen: Any) -> Outcome:
-        index = checked_choice(chosen, *self._means.shape)
+        index = checked_choice(chosen, self._means.shape)
         rows = np.arange(len(index))
         values = self._means[rows, index]
         rewards = (self._reward_rng.random(len(index)) < values).astype(float)

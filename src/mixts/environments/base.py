@@ -83,10 +83,10 @@ class Environment(ABC):
 
 
 def checked_choice(
-    chosen: Any, n_tasks: int, n_actions: int, mask: Bool[Array, "n K"] | None = None
+    chosen: Any, shape: tuple[int, ...], mask: Bool[Array, "n K"] | None = None
 ) -> Int[Array, " n"]:
     """Return one available action for each run; raise ``ActionError`` for anything else."""
-    index = np.asarray(chosen)
+    index, (n_tasks, n_actions) = np.asarray(chosen), shape
     good = index.shape == (n_tasks,) and index.dtype.kind in "iu"
     if not good or index.min() < 0 or index.max() >= n_actions:
         raise ActionError(

@@ -201,7 +201,7 @@ class ReplayProblem(Problem):
         return Offer(self._sets, None if self._mask.all() else self._mask)
 
     def play(self, chosen: Any) -> Outcome:
-        index, rows = checked_choice(chosen, *self._mask.shape, mask=self._mask), self._rows
+        index, rows = checked_choice(chosen, self._mask.shape, self._mask), self._rows
         self._left[rows, self._offered[rows, index]] = False
         rewards = self._values[rows, index]
         best = np.where(self._mask, self._values, -np.inf).max(axis=1)
@@ -337,7 +337,7 @@ class ReplayArmsProblem(Problem):
         return Offer(None, None if self._mask.all() else self._mask)
 
     def play(self, chosen: Any) -> Outcome:
-        index, rows = checked_choice(chosen, *self._mask.shape, mask=self._mask), self._rows
+        index, rows = checked_choice(chosen, self._mask.shape, self._mask), self._rows
         rewards = self._rewards[rows, index, self._taken[rows, index]]
         self._taken[rows, index] += 1
         best = np.where(self._mask, self._means, -np.inf).max(axis=1)
