@@ -113,17 +113,13 @@ class ExecutorEngine(Engine):
         The executor.
     window
         Number of jobs to keep under way; by default two for each worker of the executor.
-    name
-        Description for people; by default the executor's class.
     """
 
-    def __init__(
-        self, executor: Executor, *, window: int | None = None, name: str | None = None
-    ) -> None:
+    def __init__(self, executor: Executor, *, window: int | None = None) -> None:
         self._executor = executor
         workers = getattr(executor, "_max_workers", None) or n_processors()
         self.window = JOBS_PER_WORKER * workers if window is None else window
-        self.name = type(executor).__name__ if name is None else name
+        self.name = type(executor).__name__
 
     def check(self, parts: Mapping[str, Any]) -> None:
         if isinstance(self._executor, ProcessPoolExecutor):

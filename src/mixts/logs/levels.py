@@ -25,7 +25,7 @@ MOST_LEVELS = 50
 OTHER = "other"
 """Name of the level that stands for all levels that were not kept."""
 
-FEW_VALUES = 24
+MAX_MIXED_LEVELS = 24
 """So few different values, one of them a text, are levels: 20, 30, 40, 50plus."""
 
 MISSING = frozenset({"", "-", ".", "?", "n.a.", "n/a", "na", "nil", "none", "null"})
@@ -58,7 +58,7 @@ class Values:
         A few different values with a text among them are levels, and so are values most of which
         are texts. A sign of a missing value is no such text.
         """
-        if self.counts is not None and len(self.counts) <= FEW_VALUES:
+        if self.counts is not None and len(self.counts) <= MAX_MIXED_LEVELS:
             texts = (name.strip().lower() for name in self.counts if not is_number(name))
             if not MISSING.issuperset(texts):
                 return False

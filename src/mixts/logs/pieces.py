@@ -21,9 +21,9 @@ from mixts.logs.rows import Observations, observations
 from mixts.logs.schema import LogSchema
 from mixts.logs.tally import Counted, Tally, binary
 
-LEAST_ZEROS = 0.03
+MIN_ZERO_SHARE = 0.03
 """Share of zeros from which on rewards of at least 0 may be purchases and spends."""
-FEW_AMOUNTS = 24
+MAX_RATING_LEVELS = 24
 """So few different rewards above 0 are levels, ratings or small counts."""
 MANY_ARMS = 10_000
 """Number of arms in a batch above which an arm a row is refused at once."""
@@ -42,23 +42,23 @@ class Amounts:
     least: float = np.inf
     """Smallest reward above 0."""
     some: frozenset[float] = frozenset()
-    """Different rewards above 0; if there are more than ``FEW_AMOUNTS``, some of them."""
+    """Different rewards above 0; if there are more than ``MAX_RATING_LEVELS``, some of them."""
 
     @classmethod
     def of(cls, rewards: Array) -> Amounts:
         """Return the amounts of some rewards."""
         amounts = rewards[rewards > 0]
-        different = np.unique(amounts)[: FEW_AMOUNTS + 1]
+        different = np.unique(amounts)[: MAX_RATING_LEVELS + 1]
         least = float(np.min(amounts, initial=np.inf))
         return cls(int((rewards == 0).sum()), least, frozenset(different.tolist()))
 
     def __add__(self, other: Amounts) -> Amounts:
-        some = frozenset(sorted(self.some | other.some)[: FEW_AMOUNTS + 1])
+        some = frozenset(sorted(self.some | other.some)[: MAX_RATING_LEVELS + 1])
         return Amounts(self.n_zeros + other.n_zeros, min(self.least, other.least), some)
 
     def are_spends(self, n: int) -> bool:
         """Return whether n rewards of at least 0 look like purchases and spends."""
-        return self.n_zeros > LEAST_ZEROS * n and len(self.some) > FEW_AMOUNTS
+        return self.n_zeros > MIN_ZERO_SHARE * n and len(self.some) > MAX_RATING_LEVELS
 
 
 class TaskTimes:

@@ -16,10 +16,10 @@ from mixts.errors import ParameterError
 from mixts.families._kernels.roots import LARGEST
 from mixts.features import UNKNOWN, Features, LevelFeature, NumberFeature, name_of
 from mixts.logs.bad_rows import (
+    A_NUMBER,
     BAD_REWARD,
     N_EXAMPLES,
     NO_ARM,
-    NO_NUMBER,
     NO_REWARD,
     NO_TASK,
     NO_TIME,
@@ -309,7 +309,7 @@ class _Reasons:
             self.note(missing_reason, missing)
         else:
             values = np.where(missing, instead, values)
-        self.note(f"{what} is not {NO_NUMBER}", broken, lambda i: column[int(i)])
+        self.note(f"{what} is not {A_NUMBER}", broken, lambda i: column[int(i)])
         self.note(f"{what} is not finite", ~np.isfinite(values), lambda i: values[i])
         return values, missing
 

@@ -246,16 +246,23 @@ class Simulation:
         t = 0
         try:
             agent = self._agent(name, block, problem.latent)
-            watched = self._watched(name, block, agent, problem)
+            observer = self.observers.get(name)
+            recorder = None if observer is None else observer.start(agent, problem)
+            # A child of a copy of the agent's seed: the agent's own numbers stay the same.
+            rng = np.random.default_rng(self._seed(name, block).spawn(1)[0])
             for t in range(self.n_rounds):
                 offer = problem.next_round()
                 actions, mask = offer
                 chosen = agent.act(actions) if mask is None else agent.act(actions, mask=mask)
                 outcome = problem.play(chosen)
-                if watched is None:
+                if recorder is None:
                     agent.update(*outcome.feedback)
                 else:
-                    watched.update(offer, chosen, outcome)
+                    belief, sampled = (getattr(agent, n, None) for n in ("belief", "last_latent"))
+                    round_ = Round(rng, belief, sampled, offer, chosen, outcome)
+                    recorder.before_update(round_)
+                    agent.update(*outcome.feedback)
+                    recorder.after_update(round_)
                 regret[t] = outcome.best - outcome.values
                 reward[t] = outcome.rewards
                 if (t + 1) % interval == 0:
@@ -268,7 +275,7 @@ class Simulation:
             problem.latent,
             np.ascontiguousarray(regret.T),
             np.ascontiguousarray(reward.T),
-            None if watched is None else watched.recorder.arrays(),
+            None if recorder is None else recorder.arrays(),
         )
 
     def _seed(self, name: str, block: int) -> np.random.SeedSequence:
@@ -281,31 +288,6 @@ class Simulation:
             n_rounds=self.n_rounds,
             latent=latent.copy(),
         )
-
-    def _watched(self, name: str, block: int, agent: Any, problem: Problem) -> _Watched | None:
-        if name not in self.observers:
-            return None
-        # A child of a copy of the agent's seed: the agent's own numbers stay the same.
-        rng = np.random.default_rng(self._seed(name, block).spawn(1)[0])
-        return _Watched(self.observers[name].start(agent, problem), agent, rng)
-
-
-class _Watched:
-    """An agent whose rounds a recorder sees."""
-
-    def __init__(self, recorder: Recorder, agent: Any, rng: np.random.Generator) -> None:
-        self.recorder = recorder
-        self._agent = agent
-        self._rng = rng
-
-    def update(self, offer: Offer, chosen: Any, outcome: Outcome) -> None:
-        """Show the round to the recorder before and after the agent learns from it."""
-        agent = self._agent
-        belief, sampled = getattr(agent, "belief", None), getattr(agent, "last_latent", None)
-        round_ = Round(self._rng, belief, sampled, offer, chosen, outcome)
-        self.recorder.before_update(round_)
-        agent.update(*outcome.feedback)
-        self.recorder.after_update(round_)
 
 
 class _Played(NamedTuple):
