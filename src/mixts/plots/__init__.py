@@ -16,9 +16,17 @@ from mixts.learning import History, Learned, Selection
 from mixts.learning.check import PriorCheck
 from mixts.plots import style
 from mixts.plots.learning import plot_check, plot_history, plot_learned, plot_selection
-from mixts.plots.lines import End, draw_agents, draw_intervals, draw_lines, draw_mean, label_ends
+from mixts.plots.lines import (
+    End,
+    draw_agents,
+    draw_curves,
+    draw_intervals,
+    draw_lines,
+    draw_mean,
+    draw_sweep,
+    label_ends,
+)
 from mixts.plots.prior import plot_belief, plot_prior
-from mixts.plots.results import draw_curves, draw_sweep
 from mixts.plots.style import given_axes, looks, new_axes, new_panels, save_figure
 from mixts.prior import MixturePrior
 from mixts.simulation import Results

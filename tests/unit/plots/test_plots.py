@@ -17,8 +17,7 @@ from mixts_paper.analysis.identification import Identification, identify
 
 import mixts
 from mixts import errors
-from mixts.plots.lines import draw_lines
-from mixts.plots.results import draw_curves, tick_values
+from mixts.plots.lines import draw_curves, draw_lines, tick_values
 from mixts.plots.style import LOOKS, new_axes
 from mixts.simulation.results import Sweep
 
