@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mixts._html import short
 from mixts._typing import Array, Float
 from mixts.errors import ParameterError
 from mixts.learning import History, Learned, Selection
@@ -341,17 +342,13 @@ def draw_usage(ax: Any, check: PriorCheck) -> None:
     colors = [_ALARM if usage.unused[s] else _MAIN.color for s in shown]
     ax.barh(rows, usage.found[shown], height=0.6, color=colors, alpha=0.75)
     ax.vlines(usage.expected[shown], rows - 0.4, rows + 0.4, color=INK, linewidth=1.2)
-    ax.set_yticks(rows, labels=[_short(usage.names[s]) for s in shown])
+    ax.set_yticks(rows, labels=[short(usage.names[s], 16) for s in shown])
     ax.set_ylim(len(shown) - 0.4, -0.6)
     ax.set_xlim(left=0)
     ax.grid(axis="y", visible=False)
     ax.set_xlabel("tasks")
     some = f" ({len(shown)} of {len(usage.names)})" if len(shown) < len(usage.names) else ""
     _title(ax, f"kinds{some}: found, and | expected")
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 16 else f"{name[:15]}…"
 
 
 def _title(ax: Any, text: str, color: str = INK) -> None:

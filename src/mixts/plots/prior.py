@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mixts._html import short
 from mixts._typing import Array, Float, Int
 from mixts.belief import Belief
 from mixts.errors import ParameterError
@@ -186,7 +187,7 @@ def draw_weights(
         reach = 0.7 * height
         ax.vlines(before[components], rows - reach, rows + reach, color=INK, linewidth=1.2)
     names = _component_names(prior)
-    ax.set_yticks(rows, labels=[_short(names[s]) for s in components])
+    ax.set_yticks(rows, labels=[short(names[s], _LONGEST_NAME) for s in components])
     ax.set_ylim(len(components) - 0.4, -0.6)
     largest = max([*prior.weights, *(before if before is not None else ())])
     ax.set_xlim(0, min(1.0, 1.1 * float(largest)))
@@ -211,7 +212,7 @@ def draw_intervals(ax: Any, intervals: Intervals, colors: list[str]) -> None:
         ax.plot(intervals.mean[s], y, color=color, linestyle="", marker="o", markersize=3.2)
     for row in rows[:-1]:
         ax.axhline(row + 0.5, color="#e4e4e4", linewidth=0.5)
-    ax.set_yticks(rows, labels=[_short(name) for name in intervals.items])
+    ax.set_yticks(rows, labels=[short(name, _LONGEST_NAME) for name in intervals.items])
     ax.set_ylim(n_items - 0.5, -0.5)
     ax.grid(axis="y", visible=False)
     ax.grid(axis="x", color="#e4e4e4", linewidth=0.5)
@@ -233,8 +234,8 @@ def draw_tasks(ax: Any, belief: Belief) -> None:
         above = below + layer
         ax.stairs(above, x, baseline=below, fill=True, color=color, linewidth=0)
         share = float(layer.mean())
-        ends.append(End(f"{_short(name)} {100 * share:.0f} %", color, len(every), float(
-            (below[-1] + above[-1]) / 2)))  # fmt: skip
+        words = f"{short(name, _LONGEST_NAME)} {100 * share:.0f} %"
+        ends.append(End(words, color, len(every), float((below[-1] + above[-1]) / 2)))
         below = above
     ax.set_xlim(0, len(every))
     ax.set_ylim(0, 1)
@@ -266,7 +267,3 @@ def _title(ax: Any, quantity: str, level: float, n_shown: int, family: Family) -
     ax.set_title(
         f"{quantity}, {100 * level:g} % intervals{some}", loc="left", size=FONT, color=INK, pad=4
     )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
