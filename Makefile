@@ -16,7 +16,7 @@ PYTEST = $(BIN)/python -m pytest
 # Every warning is an error, and so is every reference that leads nowhere.
 SPHINX = $(BIN)/python -m sphinx -q -n -W --keep-going
 # Everything that the package can use, and tests that use each of it.
-FLOOR_EXTRAS = arviz,dask,gym,logs,pandas,polars,sklearn
+FLOOR_EXTRAS = arviz,dask,gym,logs,pandas,polars,progress,sklearn
 FLOOR_TESTS = tests/oracles/test_linear_bernoulli.py serve/tests/contracts/test_store_clicks.py \
 	tests/unit/test_tables.py tests/unit/test_progress.py tests/unit/plots/test_prior.py \
 	tests/unit/bridges/test_arviz.py tests/unit/bridges/test_sklearn.py tests/unit/bridges/gym/test_player.py \

@@ -13,6 +13,7 @@ import argparse
 import sys
 import time
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def main() -> None:
         n_runs=options.runs,
         seed=options.seed,
         engine=options.workers,
-        progress=sys.stderr.isatty(),
+        progress=sys.stderr.isatty() and find_spec("rich") is not None,
     )
     seconds = time.perf_counter() - started
     print(results)

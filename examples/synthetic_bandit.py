@@ -12,6 +12,7 @@ import argparse
 import sys
 import time
 from functools import partial
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -45,7 +46,7 @@ def main() -> None:
         n_runs=options.runs,
         seed=options.seed,
         engine=options.workers,
-        progress=sys.stderr.isatty(),
+        progress=sys.stderr.isatty() and find_spec("rich") is not None,
     )
     print(results)
     gap, error = results.difference("UniTS", "MixTS")

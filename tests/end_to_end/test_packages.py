@@ -38,6 +38,7 @@ PROGRAMS = {
     "pandas": "import pandas",
     "plots": "import matplotlib; matplotlib.use('Agg'); mixts.plot(prior)",
     "polars": "import polars",
+    "progress": "import rich",
     "sklearn": "mixts.MixturePriorEstimator(2)",
     "table": "import pyarrow",
 }

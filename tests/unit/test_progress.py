@@ -9,6 +9,7 @@ import pytest
 
 from mixts import _progress
 from mixts._progress import format_remaining, progress_bars, report_steps, show_steps, step
+from mixts.errors import MissingExtraError
 
 
 def play(show: bool | None) -> None:
@@ -51,15 +52,26 @@ def test_bars_of_work_that_failed_stay_as_they_were(capsys: pytest.CaptureFixtur
     assert "50%" in capsys.readouterr().err
 
 
+def test_without_rich_only_a_request_for_bars_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    play(None)
+    play(False)
+    with pytest.raises(MissingExtraError, match=r"pip install 'mixts\[progress\]'"):
+        play(True)
+
+
 @pytest.mark.parametrize(
     ("elapsed", "fraction", "text"),
-    [(0.0, 0.5, "?:??"), (10.0, 0.0, "?:??"), (30.0, 0.25, "1:30"), (60.0, 1.0, "0:00")],
+    [(None, 0.5, "?:??"), (10.0, 0.0, "?:??"), (30.0, 0.25, "1:30"), (60.0, 1.0, "0:00")],
 )
-def test_the_remaining_time_is_in_proportion(elapsed: float, fraction: float, text: str) -> None:
+def test_the_remaining_time_is_in_proportion(
+    elapsed: float | None, fraction: float, text: str
+) -> None:
     assert format_remaining(elapsed, fraction) == text
 
 
-def test_a_notebook_shows_bars_below_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_needs_no_rich(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel's display is replaced; ``tests/end_to_end/test_notebook.py`` has a real one."""
     pages: list[str] = []
 
@@ -76,6 +88,7 @@ def test_a_notebook_shows_bars_below_the_cell(monkeypatch: pytest.MonkeyPatch) -
     vars(module).update(HTML=str, display=lambda html, display_id: Handle())
     monkeypatch.setitem(sys.modules, "IPython", kernel)
     monkeypatch.setitem(sys.modules, "IPython.display", module)
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
     with progress_bars(True) as bars:
         bars.add("<images>", 20).advance(5)
         bars.add("a part", 3.0, remaining=False)
@@ -117,13 +130,12 @@ def test_steps_are_lines_where_no_terminal_is(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_long_step_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    monkeypatch.setattr(_progress.time, "monotonic", lambda: now)
+    clock = iter(range(0, 1000, 6))  # six seconds between two looks at the clock
+    monkeypatch.setattr(_progress.time, "monotonic", lambda: next(clock))
     lines: list[str] = []
     with report_steps(lines.append):
         bar = step("learning", 4)
         for _ in range(4):
-            now += 6.0
             bar.advance(1)
     assert lines == ["learning", "learning: 2 of 4", "learning: 4 of 4"]
 
@@ -138,3 +150,13 @@ def test_steps_are_bars_in_a_terminal(
     for label in ("reading", "checking"):
         last = [line for line in drawn if label in line][-1]
         assert "100%" in last
+
+
+def test_without_rich_steps_are_lines_in_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with show_steps(True):
+        work()
+    assert capsys.readouterr() == ("", "reading\nchecking\n")

@@ -273,7 +273,7 @@ def test_the_core_needs_no_extra() -> None:
     """Installed alone, mixts imports with only its own dependencies at hand."""
     absent = [
         "apsw", "beartype", "dask", "distributed", "granian", "gymnasium", "httpx", "jaxtyping",
-        "jinja2", "matplotlib", "msgspec", "playwright", "psycopg", "pyarrow", "sklearn",
+        "jinja2", "matplotlib", "msgspec", "playwright", "psycopg", "pyarrow", "rich", "sklearn",
         "starlette", "threadpoolctl",
     ]  # fmt: skip
     script = (

@@ -2,7 +2,7 @@
 
 Samples of scikit-learn are tasks. Statistics have a ``shape`` of their own (the arms, or the
 features), which scikit-learn would mistake for the number of samples: pass ``tasks_of(statistics)``
-to functions that split tasks. The estimator takes both. Needs the extra ``sklearn``.
+to functions that split tasks. The estimator takes both. Needs the extra ``paper``.
 """
 
 from __future__ import annotations

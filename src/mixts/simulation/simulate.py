@@ -78,7 +78,7 @@ def simulate(
     executor
         The same as ``engine``: give one of the two.
     progress
-        Whether to show a progress bar.
+        Whether to show a progress bar (extra ``progress``).
     engine
         Where blocks of runs are played. None: the first block in this process, and the others in
         worker processes if they will take more than 10 seconds, and if agents and environment can

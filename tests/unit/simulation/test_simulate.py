@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import mixts
 from mixts import _random
 from mixts.environments import BanditEnvironment
-from mixts.errors import ActionError, OutcomeError, ParameterError
+from mixts.errors import ActionError, MissingExtraError, OutcomeError, ParameterError
 from mixts.simulation import Results, simulate
 from tests.unit.simulation.simulated_agents import (
     ACTIONS,
@@ -294,6 +295,12 @@ def test_progress_is_shown_on_request_only(capsys: pytest.CaptureFixture[str]) -
     assert out == ""
     assert "100%" in err
     assert equal(quiet, shown, ["x"])
+
+
+def test_progress_without_rich_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'mixts\[progress\]'"):
+        simulate({"x": GAUSSIAN}, ENVIRONMENT, 2, 2, seed=0, progress=True)
 
 
 def test_a_prior_is_played_with_the_policy() -> None:

@@ -9,16 +9,17 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from mixts.errors import MixtsError, ParameterError
-from mixts.extend import progress_bars
 from mixts_paper.studies._download import cache_folder, fetch
 from mixts_paper.studies.cifar100.dataset import CIFAR100, Cifar100
 from mixts_paper.studies.cifar100.features import (
     NETWORKS,
+    Done,
     EfficientNetLite,
     ProbedFeatures,
     probed_features,
@@ -79,12 +80,25 @@ def _features(options: argparse.Namespace) -> ProbedFeatures:
     file = CIFAR100 if options.url is None else replace(CIFAR100, url=options.url)
     images = Cifar100.read(options.data or fetch(file, folder))
     sizes = {"training images": len(images.train_labels), "test images": len(images.test_labels)}
-    with progress_bars() as bars:
-        made = probed_features(
-            images, network, folder / "embeddings", lambda label: bars.add(label, sizes[label]).set
-        )
+    with _progress(sizes) as report:
+        made = probed_features(images, network, folder / "embeddings", report)
     made.features.save(options.out)
     return made
+
+
+@contextmanager
+def _progress(sizes: dict[str, int]) -> Iterator[Callable[[str], Done]]:
+    """Show a progress bar for each stage where standard error is a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
+
+        def report(label: str) -> Done:
+            task = bars.add_task(label, total=sizes[label])
+            return lambda done: bars.update(task, completed=done)
+
+        yield report
 
 
 def _check_output(path: Path) -> None:
