@@ -27,7 +27,7 @@ from mixts_serve.versions import ArmChanges
 
 import mixts
 from mixts.agents import POLICIES
-from mixts.cli.main import main as command
+from mixts.cli import main as command
 
 
 def many(n_arms: int, n_components: int = 3) -> mixts.MixturePrior:
@@ -116,7 +116,7 @@ def measure_service(prior: mixts.MixturePrior, folder: Path, policy: str) -> Non
 @contextlib.contextmanager
 def served(prior: Path, store: Path) -> Iterator[str]:
     """Start `mixts serve`, and yield its address."""
-    start = "import sys; from mixts.cli.main import main; sys.exit(main())"
+    start = "import sys; from mixts.cli import main; sys.exit(main())"
     words = ["serve", "--prior", prior, "--store", store, "--port", 0]
     process = subprocess.Popen(
         [sys.executable, "-c", start, *map(str, words)], stdout=subprocess.PIPE, text=True

@@ -1,8 +1,8 @@
-"""Names and tables in HTML, for pages and for notebooks.
+"""Names in HTML, and what notebooks show of families, priors, beliefs and results.
 
 Names of tasks and arms come from anybody: :func:`name_html` escapes them, shows characters that
-cannot be seen, and keeps their direction to themselves. Tables of notebooks have no colours of
-their own, so that they can be read on a light and on a dark page.
+cannot be seen, and keeps their direction to themselves. Tables of notebooks hold the first rows;
+they have no colours of their own, so that they can be read on a light and on a dark page.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Sequence
 from html import escape
-from itertools import takewhile
+from typing import Any
 
-# -- names ----------------------------------------------------------------------------------------
+import numpy as np
+
+from mixts._typing import Array, Float, Int
 
 _JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
 """Invisible, but part of emoji and of words in some scripts."""
@@ -30,43 +32,6 @@ def short(name: str, length: int) -> str:
     """Return at most ``length`` characters of a name, its beginning."""
     whole = visible(name)
     return whole if len(whole) <= length else whole[: length - 1].rstrip() + "…"
-
-
-def short_names(names: Sequence[str], length: int) -> list[str]:
-    """Return at most ``length`` characters of each name, so that names that differ still differ.
-
-    Where a name is too long, the words with which all of them begin are left out, and then its
-    middle.
-    """
-    shown = [visible(name) for name in names]
-    if max(map(len, shown), default=0) <= length:
-        return shown
-    start = _n_alike(shown) if len(set(shown)) > 1 else 0
-    while start and shown[0][start - 1].isalnum():
-        start -= 1
-    found = [_fit(name[start:], length, "…" if start else "") for name in shown]
-    for text in {text for text in found if found.count(text) > 1}:
-        alike = [i for i, other in enumerate(found) if other == text]
-        apart = sorted({shown[i] for i in alike})
-        if len(apart) > 1:  # their difference was left out: begin with it, whatever the word
-            at = _n_alike(apart)
-            for i in alike:
-                found[i] = _fit(shown[i][at:] or shown[i][-length:], length, "…", cut_end=True)
-    return found
-
-
-def _n_alike(names: Sequence[str]) -> int:
-    """Return the number of characters with which all names begin."""
-    pairs = zip(min(names), max(names), strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-def _fit(name: str, length: int, before: str, *, cut_end: bool = False) -> str:
-    room = length - len(before)
-    if len(name) <= room:
-        return before + name
-    end = 0 if cut_end else (room - 1) // 2
-    return f"{before}{name[: room - 1 - end].rstrip()}…{name[len(name) - end :].lstrip()}"
 
 
 def name_html(name: str) -> str:
@@ -115,7 +80,7 @@ def _stand_in(character: str, edge: bool) -> str | None:
     return f"[U+{code:04X}]"
 
 
-# -- notebooks ------------------------------------------------------------------------------------
+# -- tables of notebooks --------------------------------------------------------------------------
 
 MOST_ROWS = 10
 """Rows of a table in a notebook, and its columns of arms or features."""
@@ -177,3 +142,121 @@ def _row(tag: str, cells: Sequence[str], sides: Sequence[str]) -> str:
         for side, cell in zip(sides, cells, strict=True)
     )
     return f"<tr>{''.join(found)}</tr>"
+
+
+# -- families, priors and beliefs -----------------------------------------------------------------
+
+
+def family_html(family: Any) -> str:
+    """Return the means of the components of a family."""
+    names = [str(s) for s in range(min(family.n_components, MOST_ROWS))]
+    return card(repr(family), components_table(family, names, None, None))
+
+
+def components_table(
+    family: Any,
+    names: list[str],
+    weights: Float[Array, " L"] | None,
+    items: tuple[str, ...] | None,
+) -> str:
+    """Return a table of components: the weight, and the mean of each arm or feature."""
+    shown = np.arange(min(family.n_components, MOST_ROWS))
+    head = ["component", *([] if weights is None else ["weight"])]
+    rows = [[names[s], *([] if weights is None else [f"{weights[s]:.4g}"])] for s in shown]
+    notes = [more(family.n_components - len(shown), "component")]
+    if not family.plans:
+        noun = "arm" if family.n_features is None else "feature"
+        means = family.select(shown).parameter_means()[:, :MOST_ROWS]
+        (n,) = family.statistics_shape
+        head += item_names(items, noun, np.arange(means.shape[1]))
+        for row, values in zip(rows, means, strict=True):
+            row += [f"{value:.3g}" for value in values]
+        notes += [more(n - means.shape[1], noun)]
+        notes.append("mean reward of each arm" if noun == "arm" else "mean of each coefficient")
+    return table(head, rows, notes)
+
+
+def item_names(names: tuple[str, ...] | None, noun: str, shown: Int[Array, " k"]) -> list[str]:
+    """Return the names of some arms or features in HTML; without names, their numbers."""
+    return [f"{noun} {k}" if names is None else label(names[k]) for k in shown.tolist()]
+
+
+def prior_html(prior: Any) -> str:
+    """Return the weights and means of the components of a prior."""
+    notes = [] if prior.arm_names is None else _marks(prior)
+    names = [label(name) for name in _component_names(prior)]
+    items = None if prior.features is None else prior.features.names
+    parts = components_table(prior.family, names, prior.weights, prior.arm_names or items)
+    return card(f"MixturePrior of {prior.family!r}", parts, *map(note_html, notes))
+
+
+def belief_html(belief: Any) -> str:
+    """Return the weights of the components, and of one task also the mean of each arm."""
+    n = int(np.sum(belief.posterior.statistics.n_observations))
+    if belief.n_tasks is not None:
+        title = f"Belief about {belief.n_tasks:,} tasks, {n:,} observations"
+        return card(title, _tasks(belief), note_html(repr(belief.prior.family)))
+    title = f"Belief about 1 task, {n:,} observation{'' if n == 1 else 's'}"
+    prior, weights = belief.prior, belief.weights
+    names = _component_names(prior)
+    order = np.argsort(-weights, kind="stable")[:MOST_ROWS]
+    rows = [[label(names[s]), f"{prior.weights[s]:.4f}", f"{weights[s]:.4f}"] for s in order]
+    kinds = table(
+        ["component", "weight before", "weight now"], rows,
+        [more(prior.n_components - len(order), "component")],
+    )  # fmt: skip
+    return card(title, kinds, _items(belief), note_html(repr(prior.family)))
+
+
+def _items(belief: Any) -> str:
+    """Return a table of the best arms, or of the first features, with standard deviations."""
+    prior, family = belief.prior, belief.posterior.family(0)
+    if family.plans:
+        return ""
+    weights = belief.weights
+    means, variances = family.parameter_means(), family.parameter_variances()
+    mean = weights @ means
+    deviation = np.sqrt(np.maximum(weights @ (variances + (means - mean) ** 2), 0.0))
+    linear = family.n_features is not None
+    noun = "feature" if linear else "arm"
+    order = np.arange(len(mean)) if linear else np.argsort(-mean, kind="stable")
+    shown = order[:MOST_ROWS]
+    names = prior.arm_names or (None if prior.features is None else prior.features.names)
+    rows = [
+        [name, f"{mean[k]:.4g}", f"± {deviation[k]:.2g}"]
+        for name, k in zip(item_names(names, noun, shown), shown, strict=True)
+    ]
+    head = [noun, "coefficient" if linear else "mean reward", "standard deviation"]
+    return table(head, rows, [more(len(mean) - len(shown), noun)])
+
+
+def _tasks(belief: Any) -> str:
+    """Return a table of the first tasks: observations, and the most likely component."""
+    n_tasks = belief.n_tasks or 0
+    shown = np.arange(min(n_tasks, MOST_ROWS))
+    weights = belief.working_weights(shown)
+    counts = np.asarray(belief.posterior.statistics.n_observations)
+    names = _component_names(belief.prior)
+    rows = [
+        [str(task), label(names[int(w.argmax())]), f"{w.max():.4f}", f"{int(counts[task]):,}"]
+        for task, w in zip(shown, weights, strict=True)
+    ]
+    head = ["task", "most likely component", "weight", "observations"]
+    return table(head, rows, [more(n_tasks - len(shown), "task")], n_names=2)
+
+
+def _component_names(prior: Any) -> tuple[str, ...]:
+    return prior.names or tuple(str(s) for s in range(prior.n_components))
+
+
+def _marks(prior: Any) -> list[str]:
+    """Return notes about retired and new arms."""
+    assert prior.arm_names is not None
+    found = []
+    for word, marked in (("retired", prior.retired), ("new", prior.new_arms)):
+        index = np.flatnonzero(marked)
+        if len(index):
+            some = ", ".join(short(prior.arm_names[k], LONGEST) for k in index[:MOST_ROWS])
+            rest = more(len(index) - MOST_ROWS, "arm")
+            found.append(f"{word} arms: {some}{f' {rest}' if rest else ''}")
+    return found

@@ -83,7 +83,7 @@ class Belief:
         return text
 
     def _repr_html_(self) -> str:
-        from mixts._notebook import belief_html
+        from mixts._html import belief_html
 
         return belief_html(self)
 

@@ -170,7 +170,7 @@ class MixturePrior:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from mixts._notebook import prior_html
+        from mixts._html import prior_html
 
         return prior_html(self)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.engines import threads
+from mixts.engines import _workers
 from tests.statistical.standard_errors import assert_within, of_frequency
 
 N = 200_000
@@ -111,7 +111,7 @@ def test_neighbouring_decisions_are_independent() -> None:
 def test_the_number_of_threads_changes_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for n in (1, 2, 7):
-        monkeypatch.setattr(threads, "n_threads", lambda n=n: n)
+        monkeypatch.setattr(_workers, "n_threads", lambda n=n: n)
         agent = informed(kind, 4)
         found.append((agent.act(tasks=np.zeros(50_000, int)), agent.last_latent))
     for taken, latent in found[1:]:
@@ -120,12 +120,12 @@ def test_the_number_of_threads_changes_nothing(kind: str, monkeypatch: pytest.Mo
 
 
 def test_workers_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "n_processors", lambda: 8)
+    monkeypatch.setattr(_workers, "n_processors", lambda: 8)
     for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
-    assert threads.n_threads() == 8
+    assert _workers.n_threads() == 8
     with monkeypatch.context() as child:
         child.setattr(multiprocessing, "parent_process", lambda: "any")
-        assert threads.n_threads() == 1
+        assert _workers.n_threads() == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert threads.n_threads() == 1
+    assert _workers.n_threads() == 1

@@ -96,7 +96,7 @@ def test_programs_outside_the_library_use_public_names_only(folder: str) -> None
         "from mixts.families import nothing",
         "import mixts._files",
         "import mixts\nmixts._random",
-        "def late():\n    from mixts.cli._engine import engine_from",
+        "def late():\n    from mixts.simulation._blocks import Block",
     ],
 )
 def test_a_private_name_is_noticed(program: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from mixts_paper.experiments import Reproduction, reproduce
 from mixts_paper.experiments.base import chosen
 
-from mixts.cli.main import parser
+from mixts.cli import parser
 
 SECTION_6 = [
     ("paper/width", "shape of the regret as a function of the prior width"),

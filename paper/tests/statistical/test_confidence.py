@@ -17,8 +17,7 @@ from mixts_paper.analysis.confidence import ConfidenceSets, EpisodeMeasure, foll
 
 import mixts
 from mixts.environments import BanditEnvironment
-from mixts.environments.mdp import MDPEnvironment
-from mixts.environments.riverswim import RiverSwim
+from mixts.environments.mdp import MDPEnvironment, RiverSwim
 from mixts.families import TabularMDP
 from tests.statistical import settings
 from tests.statistical.standard_errors import assert_within, limit, of_mean

@@ -117,8 +117,8 @@ def _rows(batch: Any) -> Iterator[dict[str, Any]]:
 
 
 def _event(row: dict[str, Any], reward: float, arm_names: Sequence[str] | None) -> dict[str, Any]:
-    law = row["action_dist"]
-    offered = [action for action, probability in enumerate(law) if probability > 0]
+    probabilities = row["action_dist"]
+    offered = [action for action, p in enumerate(probabilities) if p > 0]
     chosen = offered.index(row["action"])
     order = [chosen, *(i for i in range(len(offered)) if i != chosen)]
     cost = 0.0 - reward  # never the negative zero
@@ -134,7 +134,7 @@ def _event(row: dict[str, Any], reward: float, arm_names: Sequence[str] | None) 
         "Timestamp": row["timestamp"],
         "Task": row["task"],
         "a": [i + 1 for i in order],
-        "p": [law[offered[i]] for i in order],
+        "p": [probabilities[offered[i]] for i in order],
         "c": {
             "belief": {f"{kind}{s}": weight for s, weight in enumerate(row["weights"])},
             "_multi": [{"_tag": str(k), "action": _action(row, k, arm_names)} for k in offered],

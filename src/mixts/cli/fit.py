@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from mixts._progress import show_steps, step
-from mixts.cli._engine import add_engine_options, engine_from
-from mixts.cli._shares import share
+from mixts.cli import add_engine_options, engine_from, share
 from mixts.diagnostics import PolicyComparison, advise, compare_policies
 from mixts.engines import engine_of
 from mixts.errors import ParameterError

@@ -9,7 +9,7 @@ from time import perf_counter
 from mixts import _compiled
 from mixts._progress import progress_bars
 from mixts.agents.rehearsal import EXAMPLES, SHARING, rehearse_family
-from mixts.cli.main import FAILED
+from mixts.cli import FAILED
 from mixts.engines import engine_of, n_processors
 from mixts.errors import ParameterError
 

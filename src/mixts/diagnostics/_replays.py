@@ -23,7 +23,7 @@ from mixts.logs.fit import learn_from
 from mixts.logs.fitted import Fit
 from mixts.prior import MixturePrior
 from mixts.simulation import AgentSpec, simulate
-from mixts.simulation.observe import Observer, Round, RoundRecorder
+from mixts.simulation._blocks import Observer, Round, RoundRecorder
 
 BESTSELLER = "bestseller"
 """Name of the policy that never learns, beside those of ``mixts.agents.POLICIES``."""

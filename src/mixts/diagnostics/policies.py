@@ -107,22 +107,22 @@ class Earnings:
         """
         return estimate(self._of(policy) - self._of(over))
 
-    def relative_gain(self, policy: str, over: str = BESTSELLER) -> Estimate | None:
-        """Return the gain as a share of what the other policy earns.
+    def relative_gain(self, policy: str) -> Estimate | None:
+        """Return the gain over the bestseller as a share of what the bestseller earns.
 
         The standard error is that of a ratio of means (the delta method).
 
         Parameters
         ----------
-        policy, over
-            Names of the two policies.
+        policy
+            Name of the policy.
 
         Returns
         -------
         Estimate or None
-            Share and standard error; None if the other policy's mean is not clearly above 0.
+            Share and standard error; None if the bestseller's mean is not clearly above 0.
         """
-        mine, other = self._of(policy), self._of(over)
+        mine, other = self._of(policy), self._of(BESTSELLER)
         mean, error = estimate(other)
         if not mean > 2 * CLEAR * error:
             return None

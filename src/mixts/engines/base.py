@@ -21,9 +21,13 @@ _BUFFERED_WINDOWS = 8
 """Results that :meth:`Engine.map` keeps for a slow first job, in multiples of the window."""
 
 
-class Progress(NamedTuple):
-    """Report of the progress of a series of jobs."""
+class Work(NamedTuple):
+    """A series of jobs, the calls of one function, and how their progress is reported."""
 
+    function: Callable[..., Any]
+    jobs: Iterable[Job]
+    in_order: bool
+    """Whether results come in the order of the jobs, or as soon as they are there."""
     size: Callable[[Job], float] = lambda job: 1.0
     """Amount of work of a job."""
     advance: Callable[[float], None] | None = None
@@ -61,7 +65,7 @@ class Engine(AbstractContextManager["Engine"], ABC):
         iterator
             The results. An error of a job is raised, and the jobs still waiting are cancelled.
         """
-        for _, result in self._run(function, jobs, Progress(), in_order=True):
+        for _, result in self._run(Work(function, jobs, in_order=True)):
             yield result
 
     def as_completed(
@@ -90,18 +94,11 @@ class Engine(AbstractContextManager["Engine"], ABC):
         iterator
             Pairs ``(job, result)``. Of jobs that finish together, those that failed come last.
         """
-        progress = Progress(size or Progress().size, advance)
-        yield from self._run(function, jobs, progress, in_order=False)
+        work = Work(function, jobs, in_order=False, advance=advance)
+        yield from self._run(work if size is None else work._replace(size=size))
 
-    def _run(
-        self,
-        function: Callable[..., Any],
-        jobs: Iterable[Job],
-        progress: Progress,
-        in_order: bool,
-    ) -> Iterator[tuple[Job, Any]]:
-        flow = Flow(self, function, jobs)
-        yield from flow.results(progress, in_order)
+    def _run(self, work: Work) -> Iterator[tuple[Job, Any]]:
+        yield from Flow(self, work).results()
 
     def check(self, parts: Mapping[str, Any]) -> None:
         """Raise ``ParameterError`` for an argument that cannot be sent to the engine's workers.
@@ -140,12 +137,11 @@ class Engine(AbstractContextManager["Engine"], ABC):
 
 
 class Flow:
-    """Series of jobs on an engine, which runs at most a window of them at a time."""
+    """Work on an engine, which runs at most a window of its jobs at a time."""
 
-    def __init__(self, engine: Engine, function: Callable[..., Any], jobs: Iterable[Job]) -> None:
-        self._engine = engine
-        self._function = function
-        self._jobs = iter(jobs)
+    def __init__(self, engine: Engine, work: Work) -> None:
+        self._engine, self._work = engine, work
+        self._jobs = iter(work.jobs)
         self._under_way: dict[Future[Any], Job] = {}
 
     def fill(self) -> list[Future[Any]]:
@@ -154,23 +150,23 @@ class Flow:
         running = [future for future in self._under_way if not future.done()]
         room = min(window - len(running), _BUFFERED_WINDOWS * window - len(self._under_way))
         for job in itertools.islice(self._jobs, max(0, room)):
-            future = self._engine.submit(self._function, *job)
+            future = self._engine.submit(self._work.function, *job)
             self._under_way[future] = job
             running.append(future)
         return running
 
-    def results(self, progress: Progress, in_order: bool) -> Iterator[tuple[Job, Any]]:
+    def results(self) -> Iterator[tuple[Job, Any]]:
         """Yield jobs with their results; cancel the others when the caller stops."""
         try:
             while True:
                 self.fill()
                 if not self._under_way:
                     return
-                for future in self._finished(in_order):
+                for future in self._finished():
                     job = self._under_way.pop(future)
                     result = future.result()
-                    if progress.advance is not None:
-                        progress.advance(progress.size(job))
+                    if self._work.advance is not None:
+                        self._work.advance(self._work.size(job))
                     yield job, result
         except BrokenProcessPool as error:
             error.add_note(
@@ -182,9 +178,9 @@ class Flow:
         finally:
             self._engine.forget(list(self._under_way))
 
-    def _finished(self, in_order: bool) -> list[Future[Any]]:
+    def _finished(self) -> list[Future[Any]]:
         """Wait for the first job in order, or for any; failed jobs last."""
-        if in_order:
+        if self._work.in_order:
             first = next(iter(self._under_way))
             # Other jobs that finish meanwhile make room for new ones, also those that finish
             # before the wait begins.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mixts.engines._workers import WorkerPool, n_processors
-from mixts.engines.base import JOBS_PER_WORKER, Engine, Flow, Job, Progress
+from mixts.engines.base import JOBS_PER_WORKER, Engine, Flow, Job, Work
 from mixts.errors import ParameterError
 
 EngineLike = Engine | Executor | Callable[[], Engine] | int | str | Any | None
@@ -84,15 +84,9 @@ class InlineEngine(Engine):
     name = "this process"
     window = 1
 
-    def _run(
-        self,
-        function: Callable[..., Any],
-        jobs: Iterable[Job],
-        progress: Progress,
-        in_order: bool,
-    ) -> Iterator[tuple[Job, Any]]:
-        for job in jobs:
-            yield job, function(*_opened(job), **progress.keywords)
+    def _run(self, work: Work) -> Iterator[tuple[Job, Any]]:
+        for job in work.jobs:
+            yield job, work.function(*_opened(job), **work.keywords)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -113,17 +107,13 @@ class ExecutorEngine(Engine):
         The executor.
     window
         Number of jobs to keep under way; by default two for each worker of the executor.
-    name
-        Description for people; by default the executor's class.
     """
 
-    def __init__(
-        self, executor: Executor, *, window: int | None = None, name: str | None = None
-    ) -> None:
+    def __init__(self, executor: Executor, *, window: int | None = None) -> None:
         self._executor = executor
         workers = getattr(executor, "_max_workers", None) or n_processors()
         self.window = JOBS_PER_WORKER * workers if window is None else window
-        self.name = type(executor).__name__ if name is None else name
+        self.name = type(executor).__name__
 
     def check(self, parts: Mapping[str, Any]) -> None:
         if isinstance(self._executor, ProcessPoolExecutor):
@@ -202,44 +192,32 @@ class AutoEngine(InlineEngine):
         self._undecided = True
         self._workers: PoolEngine | None = None
 
-    def _run(
-        self,
-        function: Callable[..., Any],
-        jobs: Iterable[Job],
-        progress: Progress,
-        in_order: bool,
-    ) -> Iterator[tuple[Job, Any]]:
-        waiting = list(jobs) if self._undecided else []
+    def _run(self, work: Work) -> Iterator[tuple[Job, Any]]:
+        waiting = list(work.jobs) if self._undecided else []
         if waiting:
             first, *rest = waiting
-            trial = _Trial(self, function, first, rest, progress)
+            work = work._replace(jobs=rest)
+            trial = _Trial(self, work, first, self._n_jobs)
             yield first, trial.run()
             if trial.flow is not None:
-                yield from trial.flow.results(progress, in_order)
+                yield from trial.flow.results()
                 return
-            jobs = rest
         if self._workers is not None:
-            yield from self._workers._run(function, jobs, progress, in_order)
+            yield from self._workers._run(work)
         else:
-            yield from super()._run(function, jobs, progress, in_order)
+            yield from super()._run(work)
 
     def share(self, value: Any) -> Any:
         return SharedPickle(value)
 
-    def remaining(self, jobs: list[Job], progress: Progress) -> float:
-        """Return the amount of work that is left after the first job."""
-        return sum(map(progress.size, jobs)) if self._n_jobs is None else self._n_jobs - 1
-
-    def start_workers(
-        self, function: Callable[..., Any], first: Job, rest: list[Job]
-    ) -> Flow | None:
+    def start_workers(self, work: Work, first: Job) -> Flow | None:
         """Start worker processes for jobs like the first, if that is possible."""
         self._undecided = False
         if n_processors() < 2 or multiprocessing.parent_process() is not None:
             return None
         workers = PoolEngine(n_processors())
         try:
-            if _names_script(_pickled((function, first), "the work")):
+            if _names_script(_pickled((work.function, first), "the work")):
                 return None
             workers.start(imports_script=False)
         except (ParameterError, ImportError, NotImplementedError, OSError):
@@ -247,7 +225,7 @@ class AutoEngine(InlineEngine):
             # ask for them, so the work goes on in this process.
             return None
         self._workers = workers
-        flow = Flow(workers, function, rest)
+        flow = Flow(workers, work)
         flow.fill()
         return flow
 
@@ -259,41 +237,30 @@ class AutoEngine(InlineEngine):
 class _Trial:
     """The first job of an :class:`AutoEngine`: it shows how long the others will take."""
 
-    def __init__(
-        self,
-        engine: AutoEngine,
-        function: Callable[..., Any],
-        first: Job,
-        rest: list[Job],
-        progress: Progress,
-    ) -> None:
+    def __init__(self, engine: AutoEngine, work: Work, first: Job, n_jobs: int | None) -> None:
         self.flow: Flow | None = None
         """The other jobs, once worker processes have begun them."""
-        self._engine = engine
-        self._function = function
-        self._first = first
-        self._rest = rest
-        self._progress = progress
-        self._remaining = engine.remaining(rest, progress)
+        self._engine, self._work, self._first = engine, work, first
+        self._remaining = sum(map(work.size, work.jobs)) if n_jobs is None else n_jobs - 1
         self._undecided = self._remaining > 0
         self._since: float | None = None
         self._done = 0.0
 
     def run(self) -> Any:
         """Run the first job here, and return its result."""
-        job = self._first
-        if self._progress.advance is not None:
-            result = self._function(*_opened(job), advance=self._advance)
+        arguments = _opened(self._first)
+        if self._work.advance is not None:
+            result = self._work.function(*arguments, advance=self._advance)
         else:
             started = time.perf_counter()
-            result = self._function(*_opened(job))
-            self._decide(time.perf_counter() - started, self._progress.size(job))
+            result = self._work.function(*arguments)
+            self._decide(time.perf_counter() - started, self._work.size(self._first))
         self._engine._undecided = False
         return result
 
     def _advance(self, amount: float) -> None:
-        assert self._progress.advance is not None
-        self._progress.advance(amount)
+        assert self._work.advance is not None
+        self._work.advance(amount)
         if self.flow is not None:
             self.flow.fill()
         elif self._undecided:
@@ -307,7 +274,7 @@ class _Trial:
     def _decide(self, seconds: float, amount: float) -> None:
         if self._undecided and seconds / max(1, amount) * self._remaining > WORTHWHILE_SECONDS:
             self._undecided = False
-            self.flow = self._engine.start_workers(self._function, self._first, self._rest)
+            self.flow = self._engine.start_workers(self._work, self._first)
 
 
 # -- arguments of worker processes ----------------------------------------------------------------

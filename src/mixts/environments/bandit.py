@@ -1,4 +1,4 @@
-"""Bandits drawn from a prior, with constant arms, a constant action set, or a changing one."""
+"""Bandits drawn from a prior, and bandits whose tasks are the classes of images."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
-from mixts.environments.base import Environment, Offer, Outcome, Problem, Streams, checked_choice
+from mixts.environments.base import (
+    Environment,
+    Offer,
+    Outcome,
+    Problem,
+    Streams,
+    checked_choice,
+    checked_indices,
+)
 from mixts.errors import ActionError, ParameterError
 from mixts.families.base import Family
 from mixts.prior import MixturePrior
@@ -159,7 +168,7 @@ class BanditProblem(Problem):
         return Offer(self._sets, self._mask)
 
     def play(self, chosen: Any) -> Outcome:
-        index = self._checked(chosen)
+        index = checked_choice(chosen, self._means.shape, self._mask)
         values = self._means[self._rows, index]
         laws = self._family.reward_laws(self.parameters, index, values)
         rewards = self._family.outcomes(self._reward_rng, laws)
@@ -170,13 +179,6 @@ class BanditProblem(Problem):
         if self._once and self._mask is not None:
             self._mask[self._rows, index] = False
         return Outcome((taken, rewards), rewards, values, self._best)
-
-    def _checked(self, chosen: Any) -> Int[Array, " n"]:
-        index = checked_choice(chosen, *self._means.shape)
-        if self._mask is not None and not self._mask[self._rows, index].all():
-            bad = int(index[np.argmin(self._mask[self._rows, index])])
-            raise ActionError(f"act chose action {bad}, which the mask says is not available")
-        return index
 
 
 def _constant_actions(family: Family, actions: ArrayLike | None) -> Array | None:
@@ -195,3 +197,137 @@ def _constant_actions(family: Family, actions: ArrayLike | None) -> Array | None
     copy = np.array(sets)
     copy.flags.writeable = False
     return copy
+
+
+# -- classes of images ----------------------------------------------------------------------------
+
+
+class ClassificationBandit(Environment):
+    """A task is a class; images of that class are worth more than others  [paper: Sec. 6.2].
+
+    A run's class is drawn uniformly. Each round offers images in random order: one is certainly of
+    the class, the others are drawn from all images. Rewards are Bernoulli.
+
+    Parameters
+    ----------
+    features
+        Features of each image, (n, d).
+    labels
+        Class of each image, (n,), integers from 0.
+    n_actions
+        Number of images on offer in a round.
+    success
+        Mean reward of an image of the class, and of any other image.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> features = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
+    >>> environment = mixts.ClassificationBandit(features, labels=[0, 0, 1, 1], n_actions=2)
+    >>> environment
+    ClassificationBandit(4 images of 2 classes, 2 features, 2 a round)
+    """
+
+    def __init__(
+        self,
+        features: ArrayLike,
+        labels: ArrayLike,
+        n_actions: int = 10,
+        success: tuple[float, float] = (0.9, 0.1),
+    ) -> None:
+        self.features: Float[Array, "n d"] = _checks.real_array(features, "features", 2)
+        self.labels = checked_indices(labels, len(self.features), "labels")
+        self.n_actions = _checks.count(n_actions, "n_actions")
+        self.success = _checked_success(success)
+        # The images of a class are a slice of `_order`.
+        self._order = np.argsort(self.labels, kind="stable")
+        self._counts = np.bincount(self.labels)
+        self._starts = np.cumsum(self._counts) - self._counts
+        if (self._counts == 0).any():
+            missing = int(np.argmin(self._counts))
+            raise ParameterError(
+                f"every class from 0 to {len(self._counts) - 1} needs an image, {missing} has none"
+            )
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self._counts)
+
+    def __repr__(self) -> str:
+        n, d = self.features.shape
+        return (
+            f"ClassificationBandit({n} images of {self.n_classes} classes, {d} features, "
+            f"{self.n_actions} a round)"
+        )
+
+    @property
+    def task_bytes(self) -> int:
+        return self.n_classes * self.features.shape[1] ** 2 * 8
+
+    def start(self, streams: Streams, n_tasks: int) -> ClassificationProblem:
+        """Draw a class for each run; images and rewards have streams of their own."""
+        latent = streams("tasks").integers(self.n_classes, size=n_tasks)
+        return ClassificationProblem(self, latent, streams("actions"), streams("rewards"))
+
+    def draw_images(self, rng: np.random.Generator, classes: Int[Array, " n"]) -> Int[Array, "n K"]:
+        """Draw the images of a round for each run, one of them of the run's class.
+
+        Parameters
+        ----------
+        rng
+            Generator of the draws.
+        classes
+            Class of each run, (n,).
+
+        Returns
+        -------
+        array
+            Indices of the images, (n, n_actions).
+        """
+        n = len(classes)
+        offered = rng.integers(len(self.labels), size=(n, self.n_actions))
+        within = rng.integers(self._counts[classes])
+        slot = rng.integers(self.n_actions, size=n)
+        offered[np.arange(n), slot] = self._order[self._starts[classes] + within]
+        return offered
+
+
+class ClassificationProblem(Problem):
+    """One class for each run."""
+
+    def __init__(
+        self,
+        environment: ClassificationBandit,
+        latent: Int[Array, " n"],
+        action_rng: np.random.Generator,
+        reward_rng: np.random.Generator,
+    ) -> None:
+        self.latent = latent
+        self._environment = environment
+        self._action_rng, self._reward_rng = action_rng, reward_rng
+        self._sets: Float[Array, "n K d"] = np.empty((len(latent), 0, 0))
+        self._means: Float[Array, "n K"] = np.empty((len(latent), 0))
+
+    def next_round(self) -> Offer:
+        environment = self._environment
+        images = environment.draw_images(self._action_rng, self.latent)
+        self._sets = environment.features[images]
+        right = environment.labels[images] == self.latent[:, None]
+        self._means = np.where(right, *environment.success)
+        return Offer(self._sets)
+
+    def play(self, chosen: Any) -> Outcome:
+        index = checked_choice(chosen, self._means.shape)
+        rows = np.arange(len(index))
+        values = self._means[rows, index]
+        rewards = (self._reward_rng.random(len(index)) < values).astype(float)
+        best = self._means.max(axis=1)
+        return Outcome((self._sets[rows, index], rewards), rewards, values, best)
+
+
+def _checked_success(success: tuple[float, float]) -> tuple[float, float]:
+    given = _checks.numbers(success, "success must be two probabilities", ParameterError)
+    if given.shape != (2,) or not ((given >= 0) & (given <= 1)).all():
+        raise ParameterError(f"success must be two probabilities, got {success!r}")
+    return float(given[0]), float(given[1])

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixts._typing import Array, Bool, Float, Int
-from mixts.errors import ActionError
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
+from mixts.errors import ActionError, ParameterError
 
 Streams = Callable[[str], np.random.Generator]
 """Returns the generator of a role; a role's numbers are the same for every agent."""
@@ -82,13 +82,33 @@ class Environment(ABC):
         """
 
 
-def checked_choice(chosen: Any, n_tasks: int, n_actions: int) -> Int[Array, " n"]:
-    """Return one action for each run; raise ``ActionError`` for anything else."""
-    index = np.asarray(chosen)
+def checked_choice(
+    chosen: Any, shape: tuple[int, ...], mask: Bool[Array, "n K"] | None = None
+) -> Int[Array, " n"]:
+    """Return one available action for each run; raise ``ActionError`` for anything else."""
+    index, (n_tasks, n_actions) = np.asarray(chosen), shape
     good = index.shape == (n_tasks,) and index.dtype.kind in "iu"
     if not good or index.min() < 0 or index.max() >= n_actions:
         raise ActionError(
             f"act must choose one of {n_actions} actions for each of {n_tasks} tasks: {n_tasks} "
             f"integers from 0 to {n_actions - 1}; got {chosen!r}"
         )
+    if mask is not None and not mask[np.arange(n_tasks), index].all():
+        run = int(np.argmin(mask[np.arange(n_tasks), index]))
+        raise ActionError(
+            f"act chose action {index[run]} in run {run}, which the mask says is not available"
+        )
     return index
+
+
+def checked_indices(
+    values: ArrayLike, n: int, name: str, noun: str = "row of features"
+) -> Int[Array, " n"]:
+    """Return n indices from 0; raise ``ParameterError`` for anything else."""
+    given = np.asarray(values)
+    if given.shape != (n,) or given.dtype.kind not in "iu" or given.min(initial=0) < 0:
+        raise ParameterError(
+            f"{name} must be {n} integers from 0, one for each {noun}, got shape {given.shape} of "
+            f"type {given.dtype}"
+        )
+    return given.astype(np.int64)

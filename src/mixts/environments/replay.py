@@ -8,7 +8,15 @@ import numpy as np
 
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
-from mixts.environments.base import Environment, Offer, Outcome, Problem, Streams, checked_choice
+from mixts.environments.base import (
+    Environment,
+    Offer,
+    Outcome,
+    Problem,
+    Streams,
+    checked_choice,
+    checked_indices,
+)
 from mixts.errors import ActionError, ParameterError
 
 
@@ -60,7 +68,7 @@ class ReplayBandit(Environment):
         self.rewards: Float[Array, " n"] = _checks.real_array(rewards, "rewards", 1)
         self.n_actions = _checks.count(n_actions, "n_actions")
         self.n_rounds = None if n_rounds is None else _checks.count(n_rounds, "n_rounds")
-        self.tasks = _checked_indices(tasks, len(self.features), "tasks")
+        self.tasks = checked_indices(tasks, len(self.features), "tasks")
         if self.rewards.shape != self.tasks.shape:
             raise ParameterError(
                 f"rewards must be {len(self.features)} numbers, one for each row of features, got "
@@ -193,7 +201,7 @@ class ReplayProblem(Problem):
         return Offer(self._sets, None if self._mask.all() else self._mask)
 
     def play(self, chosen: Any) -> Outcome:
-        index, rows = _available_choice(chosen, self._mask), self._rows
+        index, rows = checked_choice(chosen, self._mask.shape, self._mask), self._rows
         self._left[rows, self._offered[rows, index]] = False
         rewards = self._values[rows, index]
         best = np.where(self._mask, self._values, -np.inf).max(axis=1)
@@ -236,8 +244,8 @@ class ReplayArms(Environment):
         n_arms: int | None = None, once: bool = False,
     ) -> None:  # fmt: skip
         self.rewards: Float[Array, " n"] = _checks.real_array(rewards, "rewards", 1)
-        self.arms = _checked_indices(arms, len(self.rewards), "arms", "recorded reward")
-        self.tasks = _checked_indices(tasks, len(self.rewards), "tasks", "recorded reward")
+        self.arms = checked_indices(arms, len(self.rewards), "arms", "recorded reward")
+        self.tasks = checked_indices(tasks, len(self.rewards), "tasks", "recorded reward")
         self.n_rounds = _checks.count(n_rounds, "n_rounds")
         largest = int(self.arms.max(initial=0))
         self.n_arms = largest + 1 if n_arms is None else _checks.count(n_arms, "n_arms")
@@ -329,7 +337,7 @@ class ReplayArmsProblem(Problem):
         return Offer(None, None if self._mask.all() else self._mask)
 
     def play(self, chosen: Any) -> Outcome:
-        index, rows = _available_choice(chosen, self._mask), self._rows
+        index, rows = checked_choice(chosen, self._mask.shape, self._mask), self._rows
         rewards = self._rewards[rows, index, self._taken[rows, index]]
         self._taken[rows, index] += 1
         best = np.where(self._mask, self._means, -np.inf).max(axis=1)
@@ -343,27 +351,3 @@ def _tasks_of_runs(rng: np.random.Generator, n_tasks: int, n_runs: int) -> Int[A
     """Return the task of each run: all tasks in random order, repeated as often as needed."""
     rounds = [rng.permutation(n_tasks) for _ in range(-(-n_runs // n_tasks))]
     return np.concatenate([np.zeros(0, np.int64), *rounds])[:n_runs]
-
-
-def _available_choice(chosen: Any, mask: Bool[Array, "n K"]) -> Int[Array, " n"]:
-    """Return one available action for each run; raise ``ActionError`` for anything else."""
-    index = checked_choice(chosen, *mask.shape)
-    available = mask[np.arange(len(index)), index]
-    if not available.all():
-        run = int(np.argmin(available))
-        raise ActionError(
-            f"act chose action {int(index[run])} in run {run}, which the mask says is not available"
-        )
-    return index
-
-
-def _checked_indices(
-    values: ArrayLike, n: int, name: str, noun: str = "row of features"
-) -> Int[Array, " n"]:
-    given = np.asarray(values)
-    if given.shape != (n,) or given.dtype.kind not in "iu" or given.min(initial=0) < 0:
-        raise ParameterError(
-            f"{name} must be {n} integers from 0, one for each {noun}, got shape {given.shape} of "
-            f"type {given.dtype}"
-        )
-    return given.astype(np.int64)

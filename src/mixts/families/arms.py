@@ -551,7 +551,7 @@ class ArmPosterior(Posterior):
         if n <= _THREAD_DECISIONS:
             work(0, n)
         else:
-            from mixts.engines.threads import in_threads  # not needed for a few decisions
+            from mixts.engines._workers import in_threads  # not needed for a few decisions
 
             in_threads(work, n, _THREAD_DECISIONS)
         return chosen[0], chosen[1]

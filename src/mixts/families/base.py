@@ -77,7 +77,7 @@ class Family(ABC):
     # -- sizes and files ----------------------------------------------------------------------
 
     def _repr_html_(self) -> str:
-        from mixts.families._notebook import family_html
+        from mixts._html import family_html
 
         return family_html(self)
 

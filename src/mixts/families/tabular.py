@@ -27,8 +27,7 @@ from mixts.families.tabular_posterior import (
     row_variances,
 )
 from mixts.families.trajectory import Trajectory
-from mixts.planning import MDP
-from mixts.planning.mdp import state_distribution
+from mixts.planning import MDP, state_distribution
 
 LEAST_COUNT, LARGEST_COUNT = 1e-75, 1e75
 """Limits of the prior counts that are not zero."""

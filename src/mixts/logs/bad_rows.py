@@ -23,7 +23,7 @@ NO_REWARD = "no reward"
 NO_TIME = "no time"
 BAD_REWARD = "reward is not"
 """Beginning of the reasons for which a reward that is present cannot be used."""
-NO_NUMBER = "a number"
+A_NUMBER = "a number"
 UNKNOWN_LEVEL = "has an unknown level"
 
 
@@ -123,7 +123,7 @@ def unusable_rewards(bad: BadRows, family: str) -> tuple[int, str]:
     counts = {r: n for r, n in bad.counts.items() if r.startswith(BAD_REWARD)}
     if not counts:
         return 0, ""
-    if f"{BAD_REWARD} {NO_NUMBER}" in counts:
+    if f"{BAD_REWARD} {A_NUMBER}" in counts:
         remedy = (
             "A reward must be a number: 1 for a success and 0 for none, or an amount with a "
             "decimal point, such as 1200.5, without other separators and signs such as % or $."

@@ -29,14 +29,6 @@ VERSION = 1
 FEATURES = "action_context"
 """Column of the actions' features, which only files of linear priors have."""
 
-LATER_COLUMNS = frozenset(
-    {
-        "policy", "reward_is_default", "late_reward", "late_rewarded_at", "deferred",
-        "activated_at", "slate", "position", "values", "costs",
-    }
-)  # fmt: skip
-"""Columns that older files do not have."""
-
 FileFormat = Literal["parquet", "csv"]
 SUFFIXES: Mapping[str, FileFormat] = {".parquet": "parquet", ".csv": "csv", ".csv.gz": "csv"}
 """Formats of files by the end of their names."""
@@ -188,25 +180,26 @@ class DecisionLog:
         if self._table is not None:
             self._table = self._typed(self._table)
         self.has_features = FEATURES in columns.names
-        self._shown = [name for name in ("deferred", "activated_at") if name in columns.names]
         self.about = self._header(columns)
         """Header of the file: the store, the family, the versions of the prior, the time."""
 
-    def batches(self, columns: Sequence[str], n_rows: int = BATCH_ROWS) -> Iterator[Any]:
-        """Yield the rows in order, as ``pyarrow.RecordBatch`` objects of at most ``n_rows``.
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Yield the rows in order, as ``pyarrow.RecordBatch`` objects of some rows.
 
         With rewards come the columns that tell which decisions were never shown.
         """
         pa = pyarrow()
         if "reward" in columns:
-            columns = [*columns, *self._shown]
+            columns = [*columns, "deferred", "activated_at"]
         if self._table is not None:
-            yield from self._table.select(list(columns)).to_batches(n_rows)
+            yield from self._table.select(list(columns)).to_batches(BATCH_ROWS)
             return
         try:
             with self._open() as file:
                 for group in range(file.num_row_groups):
-                    yield from file.iter_batches(n_rows, [group], list(columns), use_threads=False)
+                    yield from file.iter_batches(
+                        BATCH_ROWS, [group], list(columns), use_threads=False
+                    )
         except (pa.ArrowException, OSError) as error:
             raise FormatError(f"{self.name} cannot be read: {error}") from error
 
@@ -230,8 +223,7 @@ class DecisionLog:
 
     def _check(self, columns: Any) -> None:
         expected = schema(False, {})
-        known = LATER_COLUMNS.union(columns.names)
-        missing = [name for name in expected.names if name not in known]
+        missing = [name for name in expected.names if name not in columns.names]
         if missing:
             raise FormatError(
                 f"{self.name} has no column {', '.join(missing)}: expected a file that "
@@ -278,10 +270,8 @@ def rewards_of(batch: Any, missing: float | None) -> tuple[Float[Array, " n"], B
     came = np.asarray(column.is_valid())
     if missing is None:
         return np.asarray(column.fill_null(0.0), float), came
-    shown = np.ones(len(came), bool)
-    if "deferred" in batch.schema.names:
-        deferred, active = batch.column("deferred"), batch.column("activated_at")
-        shown = ~np.asarray(deferred) | np.asarray(active.is_valid())
+    deferred, active = batch.column("deferred"), batch.column("activated_at")
+    shown = ~np.asarray(deferred) | np.asarray(active.is_valid())
     return np.asarray(column.fill_null(missing), float), shown
 
 

@@ -37,7 +37,7 @@ from mixts.logs.row_faults import LogWarning
 from mixts.logs.schema import LogFamily
 from mixts.prior import MixturePrior
 
-FEWEST_REPEATS, LEAST_REPEATED, NEARLY_NONE = 20.0, 0.05, 0.01
+MIN_EXPECTED_REPEATS, MAX_REPEAT_RATIO, MAX_REPEATED_SHARE = 20.0, 0.05, 0.01
 """Arms are taken once if chance would make this many pairs of rows with the same task and arm, the
 logs have less than this share of them, and less than this share of rows repeats an arm."""
 _OF_LEARNING_ANEW = frozenset({"few-tasks", NO_KINDS, "short-tasks", "rare-arms"})
@@ -217,8 +217,8 @@ def _once(logs: TaskLogs, settings: FitSettings) -> str:
     pairs = (float(np.einsum("nk,nk->", pulls, pulls)) - n) / 2
     by_chance = float((sizes * (sizes - 1)).sum() / 2 * ((rows / n) ** 2).sum())
     repeated = n - int(np.count_nonzero(pulls))
-    often = pairs > LEAST_REPEATED * by_chance or repeated > NEARLY_NONE * n
-    if by_chance < FEWEST_REPEATS or often:
+    often = pairs > MAX_REPEAT_RATIO * by_chance or repeated > MAX_REPEATED_SHARE * n
+    if by_chance < MIN_EXPECTED_REPEATS or often:
         return ""
     return (
         f"Tasks take an arm at most once: {repeated:,} of {n:,} rows have an arm that their task "

@@ -18,7 +18,7 @@ from mixts.errors import LogsError
 from mixts.families import Statistics
 from mixts.logs.read import TaskLogs, read_before
 from mixts.logs.row_faults import LogWarning
-from mixts.logs.times import time_text
+from mixts.logs.rows import time_text
 
 MOST_HELD_OUT = 1000
 """Largest number of held-out tasks: more would not make the check more certain."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixts._typing import Array, Float, Int
 from mixts.engines import Engine
 from mixts.errors import ParameterError
 from mixts.features import Feature, Features, LevelFeature, NumberFeature
@@ -26,7 +25,7 @@ MOST_LEVELS = 50
 OTHER = "other"
 """Name of the level that stands for all levels that were not kept."""
 
-FEW_VALUES = 24
+MAX_MIXED_LEVELS = 24
 """So few different values, one of them a text, are levels: 20, 30, 40, 50plus."""
 
 MISSING = frozenset({"", "-", ".", "?", "n.a.", "n/a", "na", "nil", "none", "null"})
@@ -59,44 +58,11 @@ class Values:
         A few different values with a text among them are levels, and so are values most of which
         are texts. A sign of a missing value is no such text.
         """
-        if self.counts is not None and len(self.counts) <= FEW_VALUES:
+        if self.counts is not None and len(self.counts) <= MAX_MIXED_LEVELS:
             texts = (name.strip().lower() for name in self.counts if not is_number(name))
             if not MISSING.issuperset(texts):
                 return False
         return 2 * self.n_numbers >= self.n
-
-
-class Spans:
-    """Smallest and largest number of each column of the rows, and whether a task has several."""
-
-    def __init__(self, n_numbers: int) -> None:
-        self.low, self.high = np.full(n_numbers, np.inf), np.full(n_numbers, -np.inf)
-        self.varies = np.zeros(n_numbers, bool)
-        """Whether each number differs within some task."""
-        self._some = np.empty((0, n_numbers))
-        """Some row of each task."""
-        self._n_tasks = 0
-
-    def add(self, tasks: Int[Array, " m"], rows: Float[Array, "m d"]) -> None:
-        """Count rows; tasks that are new have the next indices."""
-        if not len(rows):
-            return
-        self.low, self.high = np.minimum(self.low, rows.min(0)), np.maximum(self.high, rows.max(0))
-        new = tasks >= self._n_tasks
-        if new.any():
-            self._n_tasks, room = int(tasks.max()) + 1, len(self._some)
-            if self._n_tasks > room:
-                more = np.empty((max(self._n_tasks, 2 * room) - room, rows.shape[1]))
-                self._some = np.concatenate([self._some, more])
-            self._some[tasks[new]] = rows[new]
-        for j in np.flatnonzero(~self.varies & (self.low < self.high)):
-            self.varies[j] = (rows[:, j] != self._some[tasks, j]).any()
-
-    def merge(self, other: Spans, tasks: Int[Array, " n"]) -> None:
-        """Count the rows that others counted; ``tasks`` are the indices of their tasks here."""
-        self.add(tasks, other._some[: other._n_tasks])
-        self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
-        self.varies |= other.varies
 
 
 def find_features(jobs: Sequence[tuple[Piece, str]], schema: LogSchema, engine: Engine) -> Features:

@@ -16,20 +16,17 @@ import numpy as np
 
 from mixts._typing import Array, Float, Int
 from mixts.logs.bad_rows import BadRows, Example, refuse_arm_a_row
-from mixts.logs.files import Piece, batches_of
-from mixts.logs.levels import Spans
+from mixts.logs.files import Piece, RowBatch, batches_of
 from mixts.logs.rows import Observations, observations
 from mixts.logs.schema import LogSchema
 from mixts.logs.tally import Counted, Tally, binary
-from mixts.logs.times import TaskTimes
 
-LEAST_ZEROS = 0.03
+MIN_ZERO_SHARE = 0.03
 """Share of zeros from which on rewards of at least 0 may be purchases and spends."""
-FEW_AMOUNTS = 24
+MAX_RATING_LEVELS = 24
 """So few different rewards above 0 are levels, ratings or small counts."""
 MANY_ARMS = 10_000
 """Number of arms in a batch above which an arm a row is refused at once."""
-NO_RANGE = (np.inf, -np.inf)
 MOST_ROWS = 1 << 16
 """Largest number of rows in a sample: enough for every test of :mod:`mixts.logs.review`."""
 
@@ -45,137 +42,96 @@ class Amounts:
     least: float = np.inf
     """Smallest reward above 0."""
     some: frozenset[float] = frozenset()
-    """Different rewards above 0; if there are more than ``FEW_AMOUNTS``, some of them."""
+    """Different rewards above 0; if there are more than ``MAX_RATING_LEVELS``, some of them."""
 
     @classmethod
     def of(cls, rewards: Array) -> Amounts:
         """Return the amounts of some rewards."""
         amounts = rewards[rewards > 0]
-        different = np.unique(amounts)[: FEW_AMOUNTS + 1]
+        different = np.unique(amounts)[: MAX_RATING_LEVELS + 1]
         least = float(np.min(amounts, initial=np.inf))
         return cls(int((rewards == 0).sum()), least, frozenset(different.tolist()))
 
     def __add__(self, other: Amounts) -> Amounts:
-        some = frozenset(sorted(self.some | other.some)[: FEW_AMOUNTS + 1])
+        some = frozenset(sorted(self.some | other.some)[: MAX_RATING_LEVELS + 1])
         return Amounts(self.n_zeros + other.n_zeros, min(self.least, other.least), some)
 
     def are_spends(self, n: int) -> bool:
         """Return whether n rewards of at least 0 look like purchases and spends."""
-        return self.n_zeros > LEAST_ZEROS * n and len(self.some) > FEW_AMOUNTS
+        return self.n_zeros > MIN_ZERO_SHARE * n and len(self.some) > MAX_RATING_LEVELS
 
 
-@dataclass(frozen=True)
-class PieceCounts:
-    """Result of reading a piece of the logs."""
+class TaskTimes:
+    """First and last time of each task, which grows by rows or by merging."""
 
-    counted: Counted
-    bad: BadRows
-    n_rows: int
-    n_other: int
-    """Number of rewards that are neither 0 nor 1."""
-    other: Example | None
-    """First reward that is neither 0 nor 1."""
-    n_missing: int
-    """Number of rows without a reward that count all the same."""
-    reward_range: tuple[float, float]
-    """Smallest and largest reward; infinity and minus infinity if there are none."""
-    times: TaskTimes
-    sample: RowSample
-    amounts: Amounts = Amounts()
-    """Zeros and amounts, where the family is chosen by the data."""
-    spans: Spans = field(default_factory=lambda: Spans(0))
-    """Ranges of the features."""
-    arm_names: frozenset[str] = frozenset()
-    """If the arms are listed: those of them that occur, and some others."""
+    def __init__(self) -> None:
+        self.first: Float[Array, " n"] = np.empty(0)
+        self.last: Float[Array, " n"] = np.empty(0)
+        self.n_dates = 0
+        self.n_numbers = 0
 
-    def plus(self, part: PieceCounts, above: int) -> PieceCounts:
-        """Return both, but for times and spans; the part begins ``above`` rows down its file."""
-        other = part.other and part.other._replace(row=part.other.row + above)
-        return replace(
-            self,
-            bad=self.bad + part.bad.moved(above),
-            n_rows=self.n_rows + part.n_rows,
-            n_other=self.n_other + part.n_other,
-            other=self.other or other,
-            n_missing=self.n_missing + part.n_missing,
-            reward_range=_range(self.reward_range, part.reward_range),
-            sample=self.sample + part.sample,
-            amounts=self.amounts + part.amounts,
-            arm_names=self.arm_names | part.arm_names,
-        )
+    def add(self, tasks: Int[Array, " m"], times: Float[Array, " m"], n_dates: int) -> None:
+        """Note the times of rows, and how many of them are dates."""
+        self._note(tasks, times, times)
+        self.n_dates += n_dates
+        self.n_numbers += len(times) - n_dates
 
+    def merge(self, other: TaskTimes, tasks: Int[Array, " n"]) -> None:
+        """Note the times of other tasks, whose indices here are given."""
+        self._note(tasks, other.first, other.last)
+        self.n_dates += other.n_dates
+        self.n_numbers += other.n_numbers
 
-def tally_of(schema: LogSchema) -> Tally:
-    """Return an empty tally of rows."""
-    return Tally(schema.family, schema.arms, len(schema.feature_names), schema.decimals)
+    def _note(
+        self, tasks: Int[Array, " m"], first: Float[Array, " m"], last: Float[Array, " m"]
+    ) -> None:
+        more = max(0, int(np.max(tasks, initial=-1)) + 1 - len(self.first))
+        if more:
+            more = max(more, len(self.first))  # at least twice as much as before
+            self.first = np.concatenate([self.first, np.full(more, np.inf)])
+            self.last = np.concatenate([self.last, np.full(more, -np.inf)])
+        np.minimum.at(self.first, tasks, first)
+        np.maximum.at(self.last, tasks, last)
+
+    def ordered(self, tasks: Int[Array, " n"]) -> TaskTimes:
+        """Return the times of these tasks, in their order."""
+        found = TaskTimes()
+        found.first, found.last = self.first[tasks], self.last[tasks]
+        found.n_dates, found.n_numbers = self.n_dates, self.n_numbers
+        return found
 
 
-def read_piece(piece: Piece, delimiter: str, schema: LogSchema) -> PieceCounts:
-    """Count the rows of one piece, one batch at a time."""
-    tally = tally_of(schema)
-    bad, n_rows = BadRows(), 0
-    n_other, other, n_missing, extent = 0, None, 0, NO_RANGE
-    amounts = Amounts()
-    seen: frozenset[str] = frozenset()
-    times, sample, spans = TaskTimes(), no_rows(), Spans(len(schema.feature_names))
-    for batch in batches_of(piece, schema.columns, delimiter, schema.batch_rows):
-        n_rows += len(batch) + batch.ragged.total
-        if not batch.columns:
-            bad += batch.ragged
-            continue
-        rows = observations(batch, schema, piece.path)
-        bad += rows.bad
-        n_missing += int(rows.missing.sum())
-        extent = _range(extent, rows.rewards[~rows.missing])
-        if schema.family == "auto":
-            amounts += Amounts.of(rows.rewards)
-            unlike = ~binary(rows.rewards)
-            if unlike.any():
-                n_other += int(unlike.sum())
-                other = other or _example(rows, int(np.argmax(unlike)), piece)
-        if len(rows.arm_names) > MANY_ARMS:  # before all of them get room
-            refuse_arm_a_row(len(rows.rewards), len(rows.arm_names), str(schema.arm))
-        if schema.arms is not None:
-            seen = _arms_seen(seen.union(rows.arm_names), schema.arms)
-        tasks, arms = tally.add(rows)
-        spans.add(tasks, rows.features)
-        if schema.time is not None:
-            times.add(tasks, rows.times, rows.n_dates)
-        sample += _sampled(rows, tasks, arms, sample)
-    counted = tally.counted()
-    if schema.time is not None:
-        times = times.ordered(np.arange(len(counted.tasks)))
-    return PieceCounts(
-        counted, bad, n_rows, n_other, other, n_missing, extent, times, sample, amounts, spans,
-        seen,
-    )  # fmt: skip
+class Spans:
+    """Smallest and largest number of each column of the rows, and whether a task has several."""
 
+    def __init__(self, n_numbers: int) -> None:
+        self.low, self.high = np.full(n_numbers, np.inf), np.full(n_numbers, -np.inf)
+        self.varies = np.zeros(n_numbers, bool)
+        """Whether each number differs within some task."""
+        self._some = np.empty((0, n_numbers))
+        """Some row of each task."""
+        self._n_tasks = 0
 
-def _arms_seen(names: frozenset[str], listed: tuple[str, ...]) -> frozenset[str]:
-    """Return the listed arms among these names, and as many others as a message needs."""
-    found = names.intersection(listed)
-    return found.union(sorted(names - found)[:MANY_ARMS])
+    def add(self, tasks: Int[Array, " m"], rows: Float[Array, "m d"]) -> None:
+        """Count rows; tasks that are new have the next indices."""
+        if not len(rows):
+            return
+        self.low, self.high = np.minimum(self.low, rows.min(0)), np.maximum(self.high, rows.max(0))
+        new = tasks >= self._n_tasks
+        if new.any():
+            self._n_tasks, room = int(tasks.max()) + 1, len(self._some)
+            if self._n_tasks > room:
+                more = np.empty((max(self._n_tasks, 2 * room) - room, rows.shape[1]))
+                self._some = np.concatenate([self._some, more])
+            self._some[tasks[new]] = rows[new]
+        for j in np.flatnonzero(~self.varies & (self.low < self.high)):
+            self.varies[j] = (rows[:, j] != self._some[tasks, j]).any()
 
-
-def _sampled(
-    rows: Observations, tasks: Int[Array, " m"], arms: Int[Array, " a"], known: RowSample
-) -> RowSample:
-    """Return the rows of a batch whose tasks belong to a sample; arms are empty if linear."""
-    hashes = name_hashes(rows.task_names)[rows.tasks]
-    kept = hashes < known.limit
-    choices = arms[kept] if len(rows.arm_names) else feature_hashes(rows.features[kept])
-    return RowSample(tasks[kept], choices, rows.rewards[kept], rows.times[kept], hashes[kept])
-
-
-def _range(known: tuple[float, float], rewards: Any) -> tuple[float, float]:
-    """Return the smallest and largest reward, also of those before."""
-    low, high = known
-    return float(np.min(rewards, initial=low)), float(np.max(rewards, initial=high))
-
-
-def _example(rows: Observations, index: int, piece: Piece) -> Example:
-    file = piece.path.replace("\\", "/").rpartition("/")[2]
-    return Example(file, int(rows.rows[index]), f"{rows.rewards[index]:g}")
+    def merge(self, other: Spans, tasks: Int[Array, " n"]) -> None:
+        """Count the rows that others counted; ``tasks`` are the indices of their tasks here."""
+        self.add(tasks, other._some[: other._n_tasks])
+        self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+        self.varies |= other.varies
 
 
 # -- the sample -----------------------------------------------------------------------------------
@@ -183,16 +139,16 @@ def _example(rows: Observations, index: int, piece: Piece) -> Example:
 
 @dataclass(frozen=True)
 class RowSample:
-    """All rows of some tasks, in the order of the files."""
+    """All rows of some tasks, in the order of the files; by default none."""
 
-    tasks: Int[Array, " m"]
+    tasks: Int[Array, " m"] = field(default_factory=lambda: np.empty(0, np.int64))
     """Task of each row."""
-    choices: Int[Array, " m"]
+    choices: Int[Array, " m"] = field(default_factory=lambda: np.empty(0, np.int64))
     """Arm of each row, or a number that rows with the same features share."""
-    rewards: Float[Array, " m"]
-    times: Float[Array, " m"]
+    rewards: Float[Array, " m"] = field(default_factory=lambda: np.empty(0))
+    times: Float[Array, " m"] = field(default_factory=lambda: np.empty(0))
     """Time of each row; NaN if the logs have none."""
-    hashes: Any
+    hashes: Any = field(default_factory=lambda: np.empty(0, np.uint64))
     """Hash of each row's task."""
     limit: Any = _NO_LIMIT
     """Tasks with this hash or a larger one are left out."""
@@ -228,12 +184,6 @@ class RowSample:
         return replace(self, **{name: getattr(self, name)[rows] for name in _ARRAYS})
 
 
-def no_rows() -> RowSample:
-    """Return an empty sample, from which no task is left out so far."""
-    nothing = np.empty(0, np.int64)
-    return RowSample(nothing, nothing, np.empty(0), np.empty(0), np.empty(0, np.uint64))
-
-
 def name_hashes(names: Sequence[str]) -> Any:
     """Return a hash of each name, the same on every machine."""
     codes = np.array([zlib.crc32(name.encode("utf-8", "surrogatepass")) for name in names])
@@ -256,3 +206,118 @@ def _mixed(values: Any) -> Any:
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return mixed ^ (mixed >> np.uint64(31))
+
+
+# -- pieces ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PieceCounts:
+    """Result of reading a piece of the logs; by default of no rows."""
+
+    counted: Counted | None = None
+    bad: BadRows = field(default_factory=BadRows)
+    n_rows: int = 0
+    n_other: int = 0
+    """Number of rewards that are neither 0 nor 1."""
+    other: Example | None = None
+    """First reward that is neither 0 nor 1."""
+    n_missing: int = 0
+    """Number of rows without a reward that count all the same."""
+    reward_range: tuple[float, float] = (np.inf, -np.inf)
+    """Smallest and largest reward; infinity and minus infinity if there are none."""
+    times: TaskTimes = field(default_factory=TaskTimes)
+    sample: RowSample = field(default_factory=RowSample)
+    amounts: Amounts = Amounts()
+    """Zeros and amounts, where the family is chosen by the data."""
+    spans: Spans = field(default_factory=lambda: Spans(0))
+    """Ranges of the features."""
+    arm_names: frozenset[str] = frozenset()
+    """If the arms are listed: those of them that occur, and some others."""
+
+    def plus(self, part: PieceCounts, above: int = 0) -> PieceCounts:
+        """Return both, but for times and spans; the part begins ``above`` rows down its file."""
+        (low, high), (least, most) = self.reward_range, part.reward_range
+        return replace(
+            self,
+            bad=self.bad + part.bad.moved(above),
+            n_rows=self.n_rows + part.n_rows,
+            n_other=self.n_other + part.n_other,
+            other=self.other or (part.other and part.other._replace(row=part.other.row + above)),
+            n_missing=self.n_missing + part.n_missing,
+            reward_range=(min(low, least), max(high, most)),
+            sample=self.sample + part.sample,
+            amounts=self.amounts + part.amounts,
+            arm_names=self.arm_names | part.arm_names,
+        )
+
+
+def tally_of(schema: LogSchema) -> Tally:
+    """Return an empty tally of rows."""
+    return Tally(schema.family, schema.arms, len(schema.feature_names), schema.decimals)
+
+
+def read_piece(piece: Piece, delimiter: str, schema: LogSchema) -> PieceCounts:
+    """Count the rows of one piece, one batch at a time."""
+    tally, found, seen = tally_of(schema), PieceCounts(), frozenset[str]()
+    times, spans = TaskTimes(), Spans(len(schema.feature_names))
+    for batch in batches_of(piece, schema.columns, delimiter, schema.batch_rows):
+        if not batch.columns:
+            found = found.plus(PieceCounts(bad=batch.ragged, n_rows=batch.ragged.total))
+            continue
+        rows = observations(batch, schema, piece.path)
+        if len(rows.arm_names) > MANY_ARMS:  # before all of them get room
+            refuse_arm_a_row(len(rows.rewards), len(rows.arm_names), str(schema.arm))
+        if schema.arms is not None:
+            seen = _arms_seen(seen.union(rows.arm_names), schema.arms)
+        tasks, arms = tally.add(rows)
+        spans.add(tasks, rows.features)
+        if schema.time is not None:
+            times.add(tasks, rows.times, rows.n_dates)
+        found = found.plus(_batch_counts(rows, batch, schema, piece))
+        found = replace(found, sample=found.sample + _sampled(rows, tasks, arms, found.sample))
+    counted = tally.counted()
+    if schema.time is not None:
+        times = times.ordered(np.arange(len(counted.tasks)))
+    return replace(found, counted=counted, times=times, spans=spans, arm_names=seen)
+
+
+def _batch_counts(
+    rows: Observations, batch: RowBatch, schema: LogSchema, piece: Piece
+) -> PieceCounts:
+    """Return the counts of a batch, without those that depend on earlier batches."""
+    present = rows.rewards[~rows.missing]
+    found = PieceCounts(
+        bad=rows.bad,
+        n_rows=len(batch) + batch.ragged.total,
+        n_missing=int(rows.missing.sum()),
+        reward_range=(
+            float(np.min(present, initial=np.inf)),
+            float(np.max(present, initial=-np.inf)),
+        ),
+    )
+    if schema.family != "auto":
+        return found
+    unlike = np.flatnonzero(~binary(rows.rewards))
+    other = None
+    if len(unlike):
+        i, file = unlike[0], piece.path.replace("\\", "/").rpartition("/")[2]
+        other = Example(file, int(rows.rows[i]), f"{rows.rewards[i]:g}")
+    amounts = Amounts.of(rows.rewards)
+    return replace(found, n_other=len(unlike), other=other, amounts=amounts)
+
+
+def _arms_seen(names: frozenset[str], listed: tuple[str, ...]) -> frozenset[str]:
+    """Return the listed arms among these names, and as many others as a message needs."""
+    found = names.intersection(listed)
+    return found.union(sorted(names - found)[:MANY_ARMS])
+
+
+def _sampled(
+    rows: Observations, tasks: Int[Array, " m"], arms: Int[Array, " a"], known: RowSample
+) -> RowSample:
+    """Return the rows of a batch whose tasks belong to a sample; arms are empty if linear."""
+    hashes = name_hashes(rows.task_names)[rows.tasks]
+    kept = hashes < known.limit
+    choices = arms[kept] if len(rows.arm_names) else feature_hashes(rows.features[kept])
+    return RowSample(tasks[kept], choices, rows.rewards[kept], rows.times[kept], hashes[kept])

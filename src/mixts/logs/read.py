@@ -20,8 +20,15 @@ from mixts.features import Features
 from mixts.logs.bad_rows import OTHER_ARM, BadRows, unusable_rewards, without_reward
 from mixts.logs.decisions import feature_column
 from mixts.logs.files import Log, Paths, Piece, batches_of, delimiter_of, log_files, pieces_of
-from mixts.logs.levels import Spans, find_features
-from mixts.logs.pieces import NO_RANGE, PieceCounts, RowSample, no_rows, read_piece, tally_of
+from mixts.logs.levels import find_features
+from mixts.logs.pieces import (
+    PieceCounts,
+    RowSample,
+    Spans,
+    TaskTimes,
+    read_piece,
+    tally_of,
+)
 from mixts.logs.rows import Observations, observations, sorted_order
 from mixts.logs.schema import (
     BATCH_ROWS,
@@ -32,7 +39,6 @@ from mixts.logs.schema import (
     with_options,
 )
 from mixts.logs.tally import Tally
-from mixts.logs.times import TaskTimes
 from mixts.prior import MixturePrior
 
 
@@ -204,10 +210,7 @@ def _read(
         if schema.arm is None and schema.space is None:
             schema = replace(schema, space=find_features(jobs, schema, where))
         tally = tally_of(schema)
-        found = PieceCounts(
-            tally.counted(), BadRows(), 0, 0, None, 0, NO_RANGE, TaskTimes(), no_rows(),
-            spans=Spans(len(schema.feature_names)),
-        )  # fmt: skip
+        found = PieceCounts(spans=Spans(len(schema.feature_names)))
         parts = where.map(read_piece, ((piece, used, schema) for piece, used in jobs))
         for (piece, _), part in zip(jobs, parts, strict=True):
             above = above if piece.path == path else 0

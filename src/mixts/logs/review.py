@@ -16,34 +16,34 @@ from mixts.logs.bad_rows import (
     unusable_rewards,
     without_reward,
 )
-from mixts.logs.pieces import FEW_AMOUNTS
+from mixts.logs.pieces import MAX_RATING_LEVELS
 from mixts.logs.read import TaskLogs
-from mixts.logs.row_faults import FEWEST_ROWS, MOST_NAMED, LogWarning, copies, drift, sorted_rows
+from mixts.logs.row_faults import MIN_ROWS, MOST_NAMED, LogWarning, copies, drift, sorted_rows
 
 NO_KINDS = "no-kinds"
 """Code of the warning that tasks are too short to show kinds."""
 
-FEWEST_TASKS = 8
+MIN_TASKS = 8
 """Least number of tasks that may show two kinds: a learned component has at least four tasks."""
-SHORT = 2
+SHORT_TASK_ROWS = 2
 """Rows of a short task: with at most two rows, no kind of task shows in how rewards go together."""
-FEWEST_LONG, LEAST_LONG = 30, 0.1
+MIN_LONG_TASKS, MIN_LONG_SHARE = 30, 0.1
 """Least number and least share of longer tasks from which kinds can be learned."""
-FEW_ROWS, RARE = 10, 0.01
+RARE_ARM_ROWS, RARE_ARM_SHARE = 10, 0.01
 """An arm is rare with fewer rows than this, or than this share of an average arm's rows."""
-HANDFUL, LEAST_HANDFUL = 0.005, 3
+MAX_OUTLIER_SHARE, MAX_FEW_OUTLIERS = 0.005, 3
 """Outliers are at most this share of the rows, or this many rows if there are few rows."""
-FAR = 10.0
+OUTLIER_DEVIATIONS = 10.0
 """Outliers are this many standard deviations of the other rewards away from the median."""
-SAME = 1e-7
+CONSTANT_SPREAD = 1e-7
 """Numbers that differ by this share of their size are the same to learning."""
-SKEWED = 1.0
+MIN_SKEWNESS = 1.0
 """Skewness, without outliers, from which rewards look like amounts: log-normal ones have it if
 their logarithm has a standard deviation of 0.37 or more."""
-LARGE = 6.0
+LARGE_ORDER_DEVIATIONS = 6.0
 """Orders are outliers if their logarithm is this many standard deviations above the median, which
-one log-normal spend of a billion is, and if they are at least ``TIMES`` the median."""
-TIMES = 10.0
+one log-normal spend of a billion is, and if they are at least ``LARGE_ORDER_FACTOR`` the median."""
+LARGE_ORDER_FACTOR = 10.0
 
 
 def review(logs: TaskLogs) -> tuple[LogWarning, ...]:
@@ -87,7 +87,7 @@ def _refuse(logs: TaskLogs) -> None:
             f"all {n:,} rows have the same arm, {shortened(logs.arms[tried[0]])!r}: there is "
             f"nothing to choose between. Does {column!r} say what was chosen (--arm)?"
         )
-    if n >= FEWEST_ROWS:
+    if n >= MIN_ROWS:
         refuse_arm_a_row(n, len(tried), str(column))
 
 
@@ -170,7 +170,7 @@ def _constant_features(logs: TaskLogs) -> LogWarning | None:
     found = [
         f"{one.name!r} is {low:g}"
         for one, low, high in _ranges(logs)
-        if high - low <= SAME * max(abs(low), abs(high))
+        if high - low <= CONSTANT_SPREAD * max(abs(low), abs(high))
     ]
     if not found:
         return None
@@ -260,7 +260,7 @@ def _only_purchases(logs: TaskLogs) -> LogWarning | None:
     """
     low, high = logs.reward_range
     empty = logs.n_missing + logs.bad_rows.counts.get(NO_REWARD, 0)
-    if not 0 < low < high or empty or len(logs.sample) < FEWEST_ROWS:
+    if not 0 < low < high or empty or len(logs.sample) < MIN_ROWS:
         return None
     asked = logs.schema.family_is_given or logs.family not in ("gaussian", "linear")
     if logs.family != "spend" and (asked or not (_skewed(logs) or _priced(logs))):
@@ -278,11 +278,11 @@ def _only_purchases(logs: TaskLogs) -> LogWarning | None:
 def _skewed(logs: TaskLogs) -> bool:
     """Return whether rewards look like amounts: many different ones, most of them small."""
     amounts = logs.sample.rewards
-    if len(np.unique(amounts)) <= FEW_AMOUNTS:
+    if len(np.unique(amounts)) <= MAX_RATING_LEVELS:
         return False
-    amounts = np.minimum(amounts, np.quantile(amounts, 1 - HANDFUL))
+    amounts = np.minimum(amounts, np.quantile(amounts, 1 - MAX_OUTLIER_SHARE))
     distances = amounts - amounts.mean()
-    return bool((distances**3).mean() > SKEWED * (distances**2).mean() ** 1.5)
+    return bool((distances**3).mean() > MIN_SKEWNESS * (distances**2).mean() ** 1.5)
 
 
 def _priced(logs: TaskLogs) -> bool:
@@ -311,10 +311,10 @@ def _outliers(logs: TaskLogs) -> LogWarning | None:
     if logs.family == "spend":
         return _large_orders(logs)
     rewards = np.sort(logs.sample.rewards)
-    if logs.family not in ("gaussian", "linear") or len(rewards) < FEWEST_ROWS:
+    if logs.family not in ("gaussian", "linear") or len(rewards) < MIN_ROWS:
         return None
     squares = (rewards - np.median(rewards)) ** 2
-    far = _handful(squares, FAR)
+    far = _handful(squares, OUTLIER_DEVIATIONS)
     if not 2 * squares[far].sum() > squares.sum():
         return None
     low, high = rewards[~far][[0, -1]]
@@ -343,7 +343,7 @@ def _outliers(logs: TaskLogs) -> LogWarning | None:
 
 def _few_tasks(logs: TaskLogs) -> LogWarning | None:
     n = len(logs.tasks)
-    if n >= FEWEST_TASKS:
+    if n >= MIN_TASKS:
         return None
     tasks = "is 1 task" if n == 1 else f"are {n} tasks"
     said = (
@@ -355,7 +355,7 @@ def _few_tasks(logs: TaskLogs) -> LogWarning | None:
 
 def _handful(squares: Float[Array, " n"], far: float) -> Bool[Array, " n"]:
     """Return which rewards are far from the median, by their squared distances; none if many."""
-    most = max(LEAST_HANDFUL, int(HANDFUL * len(squares)))
+    most = max(MAX_FEW_OUTLIERS, int(MAX_OUTLIER_SHARE * len(squares)))
     found = squares > far**2 * np.sort(squares)[:-most].mean()
     return found & (found.sum() <= most)
 
@@ -363,10 +363,10 @@ def _handful(squares: Float[Array, " n"], far: float) -> Bool[Array, " n"]:
 def _large_orders(logs: TaskLogs) -> LogWarning | None:
     """Warn if the logarithms of a handful of spends are far above the others."""
     spends = np.sort(logs.sample.rewards[logs.sample.rewards > 0])
-    if len(spends) < FEWEST_ROWS:
+    if len(spends) < MIN_ROWS:
         return None
     distances = np.log(spends) - np.median(np.log(spends))
-    far = _handful(distances**2, LARGE) & (distances >= np.log(TIMES))
+    far = _handful(distances**2, LARGE_ORDER_DEVIATIONS) & (distances >= np.log(LARGE_ORDER_FACTOR))
     if not far.any():
         return None
     low, high = spends[~far][[0, -1]]
@@ -384,11 +384,11 @@ def _large_orders(logs: TaskLogs) -> LogWarning | None:
 
 def _short_tasks(logs: TaskLogs) -> LogWarning | None:
     n = np.asarray(logs.statistics.n_observations)
-    n_tasks, n_short = len(n), int((n <= SHORT).sum())
+    n_tasks, n_short = len(n), int((n <= SHORT_TASK_ROWS).sum())
     n_long = n_tasks - n_short
     if 2 * n_short <= n_tasks:
         return None
-    column, few = logs.schema.task, n_long < max(FEWEST_LONG, LEAST_LONG * n_tasks)
+    column, few = logs.schema.task, n_long < max(MIN_LONG_TASKS, MIN_LONG_SHARE * n_tasks)
     what = "the arms" if logs.arms is not None else "the features"
     numbers = {"n_tasks": n_tasks, "n_short": n_short, "n_long": n_long}
     if n.max() == 1:
@@ -414,7 +414,7 @@ def _rare_arms(logs: TaskLogs) -> LogWarning | None:
     if logs.arms is None:
         return None
     rows = logs.statistics.pulls.sum(axis=0)
-    rare = np.flatnonzero(rows < max(FEW_ROWS, RARE * rows.mean()))
+    rare = np.flatnonzero(rows < max(RARE_ARM_ROWS, RARE_ARM_SHARE * rows.mean()))
     if not len(rare):
         return None
     first = rare[np.argsort(rows[rare], kind="stable")][:MOST_NAMED]

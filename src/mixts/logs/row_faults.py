@@ -14,9 +14,9 @@ from mixts.logs.bad_rows import shortened
 from mixts.logs.pieces import RowSample
 from mixts.logs.read import TaskLogs
 
-FEWEST_ROWS = 20
+MIN_ROWS = 20
 """Least number of rows, or of different ones, for a verdict."""
-CHANCE = 1e-4
+FALSE_ALARM_RATE = 1e-4
 """Probability that a healthy log gets a certain warning."""
 MOST_NAMED = 3
 """Largest number of arms that a sentence names."""
@@ -55,7 +55,7 @@ def copies(logs: TaskLogs) -> LogWarning | None:
     times = np.diff(rows.times[order]) != 0 if timed else np.zeros(max(n - 1, 0), bool)
     new = cells | times | (np.diff(rows.rewards[order]) != 0)
     sizes = np.diff(np.flatnonzero(np.concatenate([[True], new, [True]])))
-    factor = int(np.gcd.reduce(sizes)) if len(sizes) >= FEWEST_ROWS else 1
+    factor = int(np.gcd.reduce(sizes)) if len(sizes) >= MIN_ROWS else 1
     remedy = "If a join or a file given twice made copies, remove them: they feign certainty."
     if factor > 1:
         said = f"Every row occurs {factor} times, or a multiple of that. {remedy}"
@@ -63,7 +63,7 @@ def copies(logs: TaskLogs) -> LogWarning | None:
     if not timed:
         return None
     n_copies = _copies_at_one_time(rows)
-    if n_copies < max(FEWEST_ROWS, 0.01 * n):
+    if n_copies < max(MIN_ROWS, 0.01 * n):
         return None
     said = (
         f"{n_copies:,} of {n:,} rows repeat another row: task, choice, time and reward are the "
@@ -80,7 +80,7 @@ def _copies_at_one_time(rows: RowSample) -> int:
     equal = np.diff(rows.rewards[order]) == 0
     n, n_equal = int(same_time.sum()), int((same_time & equal).sum())
     others = cell & ~same_time
-    if others.sum() >= FEWEST_ROWS:
+    if others.sum() >= MIN_ROWS:
         rate = (float((others & equal).sum()) + 1) / (float(others.sum()) + 2)
     else:  # a choice occurs at one time only: compare with the task's other choices
         order = np.lexsort((rows.choices, rows.tasks))
@@ -88,7 +88,7 @@ def _copies_at_one_time(rows: RowSample) -> int:
         same = others & (np.diff(rows.rewards[order]) == 0)
         rate = (float(same.sum()) + 1) / (float(others.sum()) + 2)
     beyond = n > 0 and n - n_equal <= n * (1 - rate) / 2
-    beyond = beyond and float(special.bdtrc(n_equal - 1, n, rate)) < CHANCE
+    beyond = beyond and float(special.bdtrc(n_equal - 1, n, rate)) < FALSE_ALARM_RATE
     return n_equal if beyond else 0
 
 
@@ -144,7 +144,7 @@ def _n_sorted(rows: RowSample, order: Int[Array, " m"]) -> tuple[int, int] | Non
     chance = np.exp(np.log(2) - _log_orders(tasks, rewards, starts, sizes))
     able = chance <= 0.1
     n, expected = int((able & (ups != downs)).sum()), float(chance[able].sum())
-    beyond = 2 * n > able.sum() and float(special.gammainc(n, expected)) < CHANCE
+    beyond = 2 * n > able.sum() and float(special.gammainc(n, expected)) < FALSE_ALARM_RATE
     return (n, int(able.sum())) if beyond else None
 
 
@@ -184,7 +184,7 @@ def drift(logs: TaskLogs) -> LogWarning | None:
     groups = {-1: np.ones(len(rows), bool)} | {k: rows.choices == k for k in arms}
     changes = {k: _change(rows, part, kept) for k, kept in groups.items()}
     known = {k: change for k, change in changes.items() if change is not None}
-    limit = float(special.ndtri(1 - CHANCE / 2 / max(len(known), 1)))
+    limit = float(special.ndtri(1 - FALSE_ALARM_RATE / 2 / max(len(known), 1)))
     found = {
         k: change
         for k, change in known.items()
@@ -221,7 +221,7 @@ def _change(rows: RowSample, part: Int[Array, " m"], kept: Bool[Array, " m"]) ->
     first, last = kept & (part < 0), kept & (part > 0)
     n_first, n_last = int(first.sum()), int(last.sum())
     fewest = min((len(np.unique(rows.tasks[one])) for one in (first, last)), default=0)
-    if min(n_first, n_last) < 30 or fewest < FEWEST_ROWS:
+    if min(n_first, n_last) < 30 or fewest < MIN_ROWS:
         return None
     means = float(rows.rewards[first].mean()), float(rows.rewards[last].mean())
     influence = np.where(last, (rows.rewards - means[1]) / n_last, 0.0)

@@ -1,4 +1,4 @@
-"""Rows of logs: columns as names and numbers, and bad rows counted by reason."""
+"""Rows of logs: columns as names, numbers and times, and bad rows counted by reason."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,10 @@ from mixts.errors import ParameterError
 from mixts.families._kernels.roots import LARGEST
 from mixts.features import UNKNOWN, Features, LevelFeature, NumberFeature, name_of
 from mixts.logs.bad_rows import (
+    A_NUMBER,
     BAD_REWARD,
     N_EXAMPLES,
     NO_ARM,
-    NO_NUMBER,
     NO_REWARD,
     NO_TASK,
     NO_TIME,
@@ -31,7 +32,6 @@ from mixts.logs.bad_rows import (
 )
 from mixts.logs.files import RowBatch, are_numbers, pyarrow
 from mixts.logs.schema import LogSchema, support, unsupported
-from mixts.logs.times import moments
 
 _WHOLE = re.compile(r"-?[0-9]+")
 _DIGITS = re.compile(r"([0-9]+)")
@@ -144,6 +144,79 @@ def _array(values: Any) -> Float[Array, " m"]:
     return np.array(values.fill_null(float("nan")).to_numpy(zero_copy_only=False), order="C")
 
 
+# -- times ----------------------------------------------------------------------------------------
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def moments(
+    column: Any,
+) -> tuple[Float[Array, " m"], Bool[Array, " m"], Bool[Array, " m"], Bool[Array, " m"]]:
+    """Return the times of a column; which are missing, neither numbers nor dates, and dates.
+
+    Numbers stay as they are. Dates become microseconds since 1970, which float64 holds exactly;
+    those without a time zone are in UTC. Texts are numbers, or dates as in ISO 8601. Other entries
+    are NaN.
+    """
+    arrow = pyarrow()
+    types, kind = arrow.types, column.type
+    if types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+        kind = column.type
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        values = _array(column.cast(arrow.float64(), safe=False))
+        return values, np.isnan(values), np.zeros(len(values), bool), np.zeros(len(values), bool)
+    if types.is_date(kind) or types.is_timestamp(kind):
+        zone = getattr(kind, "tz", None)
+        exact = column.cast(arrow.timestamp("us", zone), safe=False).cast(arrow.int64())
+        values = _array(exact.cast(arrow.float64(), safe=False))
+        return values, np.isnan(values), np.zeros(len(values), bool), ~np.isnan(values)
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind):
+        return _parsed_times(column)
+    raise ParameterError(f"the column of the time must have numbers or dates, got {kind}")
+
+
+def _parsed_times(
+    column: Any,
+) -> tuple[Float[Array, " m"], Bool[Array, " m"], Bool[Array, " m"], Bool[Array, " m"]]:
+    coded = column.dictionary_encode()
+    texts = [(text or "").strip() for text in coded.dictionary.to_pylist()]
+    found = [_parsed_time(text) for text in texts]
+    # The last entry stands for null.
+    values = np.array([*(value for value, _ in found), np.nan])
+    dates = np.array([*(is_date for _, is_date in found), False])
+    empty = np.array([*(text.lower() in ("", "nan") for text in texts), True])
+    codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return values[codes], empty[codes], (np.isnan(values) & ~empty)[codes], dates[codes]
+
+
+def _parsed_time(text: str) -> tuple[float, bool]:
+    """Return the time that a text stands for, NaN if none, and whether it is a date."""
+    try:
+        return float(text), False
+    except ValueError:
+        pass
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return np.nan, False
+    zoned = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return float((zoned - _EPOCH) // _MICROSECOND), True
+
+
+def time_text(value: float, dates: bool) -> str:
+    """Return a time as sentences show it."""
+    if not dates:
+        return f"{value:,.0f}" if value == int(value) else f"{value:g}"
+    found = _EPOCH + int(value) * _MICROSECOND
+    midnight = found.time() == datetime.min.time()
+    return date.isoformat(found.date()) if midnight else found.strftime("%Y-%m-%d %H:%M:%S")
+
+
+# -- observations ---------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Observations:
     """Good rows of a batch: indices into names, rewards, and features of tasks with features."""
@@ -236,7 +309,7 @@ class _Reasons:
             self.note(missing_reason, missing)
         else:
             values = np.where(missing, instead, values)
-        self.note(f"{what} is not {NO_NUMBER}", broken, lambda i: column[int(i)])
+        self.note(f"{what} is not {A_NUMBER}", broken, lambda i: column[int(i)])
         self.note(f"{what} is not finite", ~np.isfinite(values), lambda i: values[i])
         return values, missing
 

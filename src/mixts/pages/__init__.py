@@ -4,17 +4,14 @@
 times and names, ``kinds`` a prior in words. ``position`` and ``spread`` place marks and labels.
 """
 
-from mixts._spacing import spread
+from mixts._numbers import spread
 from mixts.pages import formats
 from mixts.pages.document import Claim, Figure, Report, Section, Table, Verdict
 from mixts.pages.kinds import MOST_ITEMS, Kind, descriptions_of, kinds_of, position
 from mixts.pages.page import (
-    PriorPage,
     check_installed,
     new_environment,
     render,
-    render_prior_page,
-    write_prior_page,
     write_report,
 )
 
@@ -23,7 +20,6 @@ __all__ = [
     "Claim",
     "Figure",
     "Kind",
-    "PriorPage",
     "Report",
     "Section",
     "Table",
@@ -35,8 +31,6 @@ __all__ = [
     "new_environment",
     "position",
     "render",
-    "render_prior_page",
     "spread",
-    "write_prior_page",
     "write_report",
 ]

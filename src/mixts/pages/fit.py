@@ -24,7 +24,7 @@ from mixts.logs.fitted import Fit
 from mixts.pages.document import Figure, Report, Section, Table
 from mixts.pages.formats import literal, percent, plural, signed
 from mixts.pages.kinds import MOST_ITEMS, Kind, kinds_of
-from mixts.pages.page import PriorPage, write_prior_page
+from mixts.pages.page import write_report
 from mixts.pages.policies import policy_answer, policy_verdict
 from mixts.plots import plot, save_figure
 
@@ -91,18 +91,18 @@ def write_fit_page(
         summary=_summary(fit, kinds, comparison),
         warnings=tuple(f"Warning: {warning}" for warning in fit.warnings),
     )
-    linear = fit.logs.arms is None
-    page = PriorPage(
+    write_report(
         report,
-        kinds,
-        "Feature" if linear else "Arm",
-        _number(fit),
-        (plural(len(fit.logs.tasks), "task"), _items(fit), plural(fit.logs.n_rows, "row")),
-        _legend(fit, run.reward),
-        _code(fit, run.prior_file, comparison),
-        None if comparison is None else policy_answer(comparison),
+        path,
+        template="prior.html.jinja",
+        kinds=kinds,
+        item_heading="Feature" if fit.logs.arms is None else "Arm",
+        mean_heading=_number(fit),
+        facts=(plural(len(fit.logs.tasks), "task"), _items(fit), plural(fit.logs.n_rows, "row")),
+        legend=_legend(fit, run.reward),
+        code=_code(fit, run.prior_file, comparison),
+        answer=None if comparison is None else policy_answer(comparison),
     )
-    write_prior_page(page, path)
 
 
 # -- above the kinds ------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from html import escape
+from itertools import takewhile
 from typing import NamedTuple
 
 from mixts._html import name_html as name_html
 from mixts._html import short as short
-from mixts._html import short_names as short_names
 from mixts._html import visible as visible
 
 MINUS = "\N{MINUS SIGN}"
@@ -236,6 +236,43 @@ def without_code(text: str) -> str:
 def literal(text: str) -> str:
     """Return text of others, such as a task's name, in which nothing is set as code or link."""
     return text.replace("`", "'").replace("[", "(").replace("]", ")")
+
+
+def short_names(names: Sequence[str], length: int) -> list[str]:
+    """Return at most ``length`` characters of each name, so that names that differ still differ.
+
+    Where a name is too long, the words with which all of them begin are left out, and then its
+    middle.
+    """
+    shown = [visible(name) for name in names]
+    if max(map(len, shown), default=0) <= length:
+        return shown
+    start = _n_alike(shown) if len(set(shown)) > 1 else 0
+    while start and shown[0][start - 1].isalnum():
+        start -= 1
+    found = [_fit(name[start:], length, "…" if start else "") for name in shown]
+    for text in {text for text in found if found.count(text) > 1}:
+        alike = [i for i, other in enumerate(found) if other == text]
+        apart = sorted({shown[i] for i in alike})
+        if len(apart) > 1:  # their difference was left out: begin with it, whatever the word
+            at = _n_alike(apart)
+            for i in alike:
+                found[i] = _fit(shown[i][at:] or shown[i][-length:], length, "…", cut_end=True)
+    return found
+
+
+def _n_alike(names: Sequence[str]) -> int:
+    """Return the number of characters with which all names begin."""
+    pairs = zip(min(names), max(names), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _fit(name: str, length: int, before: str, *, cut_end: bool = False) -> str:
+    room = length - len(before)
+    if len(name) <= room:
+        return before + name
+    end = 0 if cut_end else (room - 1) // 2
+    return f"{before}{name[: room - 1 - end].rstrip()}…{name[len(name) - end :].lstrip()}"
 
 
 def listed(words: Sequence[str]) -> str:

@@ -119,43 +119,29 @@ def kinds_of(
     return tuple(found)
 
 
-def descriptions_of(
-    prior: MixturePrior,
-    items: Sequence[str] | None = None,
-    n_kinds: int | None = None,
-    tasks: Statistics | None = None,
-) -> tuple[str, ...]:
+def descriptions_of(prior: MixturePrior) -> tuple[str, ...]:
     """Describe the kind of each component in one sentence: the prior's, or else a new one.
 
     Parameters
     ----------
     prior
         Any prior.
-    items
-        Names of the arms or features; by default, those of the prior, or numbers.
-    n_kinds
-        Number of kinds that were learned, by default all; those after them are broad.
-    tasks
-        Past tasks, by whose features coefficients are scaled.
 
     Returns
     -------
     tuple of str
         A sentence for each component; none for a prior of MDPs.
     """
-    family = prior.family
     if prior.descriptions is not None:
         return prior.descriptions
-    if family.plans:
+    if prior.family.plans:
         return ()
     index, prior = prior.kind_indices, prior.by_kind()
-    n = prior.n_components if n_kinds is None else n_kinds
-    if items is None:
-        named = prior.arm_names if prior.features is None else prior.features.names
-        items = named or _item_numbers(family)
-    numbers = _numbers_of(prior, tasks, tuple(items), n)
-    sentences = [_describer(family)(numbers, s)[0] for s in range(n)]
-    sentences += [_BROAD] * (prior.n_components - n)
+    named = prior.arm_names if prior.features is None else prior.features.names
+    items = named or _item_numbers(prior.family)
+    numbers = _numbers_of(prior, None, items, prior.n_components)
+    describe = _describer(prior.family)
+    sentences = [describe(numbers, s)[0] for s in range(prior.n_components)]
     return tuple(sentences[g] for g in index)
 
 

@@ -10,7 +10,6 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -18,8 +17,6 @@ from mixts._files import replacing
 from mixts.errors import MissingExtraError, ParameterError
 from mixts.pages import formats
 from mixts.pages.document import ANCHORS, VERDICTS, Figure, Report, Table, Verdict, svg_size
-from mixts.pages.kinds import Kind
-from mixts.pages.policies import Answer
 
 _SCALE = 1.6
 """A figure is larger on a screen than in print: 8 pt become 17 pixels, the size of the text."""
@@ -38,79 +35,44 @@ _VERDICT_CLASSES: dict[Verdict, str] = {
 """CSS classes of verdicts."""
 
 
-@dataclass(frozen=True)
-class PriorPage:
-    """The page of a learned prior.
+# -- pages ----------------------------------------------------------------------------------------
+
+
+def write_report(report: Report, path: str | os.PathLike[str], **page: Any) -> None:
+    """Write the page of a report atomically: the file is the old page or the whole new one.
 
     Parameters
     ----------
     report
-        Title, summary, sections after the kinds, and how all of it was made.
-    kinds
-        The components of the prior, in words.
-    item
-        Heading of the column of arms or features.
-    mean
-        Heading of the column of numbers.
-    facts
-        Short facts below the title.
-    legend
-        How to read the drawings.
-    code
-        Python code that uses the prior.
-    answer
-        First section: what policies earn; None if they were not compared.
+        The report.
+    path
+        File to write.
+    **page
+        Another template than that of a report, and its values.
     """
-
-    report: Report
-    kinds: tuple[Kind, ...]
-    item: str
-    mean: str
-    facts: tuple[str, ...]
-    legend: str
-    code: str
-    answer: Answer | None = None
-
-
-# -- pages ----------------------------------------------------------------------------------------
-
-
-def write_report(report: Report, path: str | os.PathLike[str]) -> None:
-    """Write the page of a report atomically: the file is the old page or the whole new one."""
-    _write(render(report), path)
-
-
-def write_prior_page(page: PriorPage, path: str | os.PathLike[str]) -> None:
-    """Write the page of a prior atomically: the file is the old page or the whole new one."""
-    _write(render_prior_page(page), path)
-
-
-def render(report: Report) -> str:
-    """Return a report as HTML. Raise `ParameterError` for a link to an anchor that is not there."""
-    template = _environment().get_template("report.html.jinja")
-    return _check_links(template.render(report=report), report)
-
-
-def render_prior_page(page: PriorPage) -> str:
-    """Return the page of a prior as HTML."""
-    template = _environment().get_template("prior.html.jinja")
-    return _check_links(template.render(page=page, report=page.report), page.report)
-
-
-def check_installed() -> None:
-    """Raise `MissingExtraError` if pages cannot be rendered, before anything takes long."""
-    try:
-        import jinja2  # noqa: F401 - only whether it is there
-    except ImportError as error:
-        raise MissingExtraError("a page needs jinja2: pip install 'mixts[logs]'") from error
-
-
-def _write(content: str, path: str | os.PathLike[str]) -> None:
+    content = render(report, **page).encode()
     with replacing(path) as part:
-        part.write_bytes(content.encode())
+        part.write_bytes(content)
 
 
-def _check_links(html: str, report: Report) -> str:
+def render(report: Report, *, template: str = "report.html.jinja", **values: Any) -> str:
+    """Return a report as HTML. Raise `ParameterError` for a link to an anchor that is not there.
+
+    Parameters
+    ----------
+    report
+        The report.
+    template
+        Name of the template.
+    **values
+        What the template shows besides the report.
+
+    Returns
+    -------
+    str
+        The page.
+    """
+    html: str = _environment().get_template(template).render(report=report, **values)
     ids = set(re.findall(r' id="([^"]*)"', html))
     for anchor in re.findall(r' href="#([^"]*)"', html):
         if anchor not in ids:
@@ -119,6 +81,14 @@ def _check_links(html: str, report: Report) -> str:
                 f"a link leads to #{anchor}, which the report does not have; it has {known}"
             )
     return html
+
+
+def check_installed() -> None:
+    """Raise `MissingExtraError` if pages cannot be rendered, before anything takes long."""
+    try:
+        import jinja2  # noqa: F401 - only whether it is there
+    except ImportError as error:
+        raise MissingExtraError("a page needs jinja2: pip install 'mixts[logs]'") from error
 
 
 # -- templates ------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Lines with names at their ends, moved apart where they would touch."""
+"""Estimates of agents, results and sweeps: lines with names at their ends, or rows of marks."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from mixts._numbers import Estimate
-from mixts._spacing import spread
+from mixts import _checks
+from mixts._numbers import Estimate, spread
 from mixts._typing import Array, ArrayLike, Float
-from mixts.plots.style import DASHES, FONT, GREY, INK, LINE, LOOKS, Look, legible
+from mixts.errors import ParameterError
+from mixts.plots.style import DASHES, FONT, GREY, INK, LINE, LOOKS, MARKERS, Look, legible, looks
+from mixts.simulation import Results
+from mixts.simulation.results import Sweep
 
 _DISTANCE = 8.0
 """Points between axes and labels: room for a line that leads to a label that was moved."""
@@ -136,18 +139,18 @@ def draw_lines(
     label_ends(ax, ends)
 
 
-def label_ends(ax: Any, ends: Sequence[End], size: float = FONT) -> None:
+def label_ends(ax: Any, ends: Sequence[End]) -> None:
     """Write names at the right of the axes, each with a thin line to the end of its line.
 
     Their places are computed whenever the figure is drawn, so limits, scales and sizes may change
     after the call.
     """
     texts = [_broken(end.name, _line_length(ax)) for end in ends]
-    heights = [size * _height(text) for text in texts]
+    heights = [FONT * _height(text) for text in texts]
     for i, (end, text) in enumerate(zip(ends, texts, strict=True)):
         ax.annotate(
             text, (0, 0), xycoords=partial(_mark, end, ax), xytext=(0, 0),
-            textcoords=partial(_place, i, ends, heights, ax), va="center", ha="left", size=size,
+            textcoords=partial(_place, i, ends, heights, ax), va="center", ha="left", size=FONT,
             color=legible(end.color), annotation_clip=False, linespacing=1.1,
             arrowprops={
                 "arrowstyle": "-", "color": end.color, "linewidth": 0.6, "relpos": (0, 0.5),
@@ -199,3 +202,198 @@ def _place(i: int, ends: Sequence[End], heights: Sequence[float], ax: Any, rende
     marks = [float(_mark(end, ax).transform((0, 0))[1]) for end in ends]
     places = spread(marks, [scale * height for height in heights], box.y0, box.y1)
     return Affine2D().translate(box.x1 + scale * _DISTANCE, places[i])
+
+
+# -- rows of marks with bars ----------------------------------------------------------------------
+
+_N_ERRORS = 2.0
+"""Half the length of a bar, in standard errors: as many as decide a verdict."""
+_SPREAD = 0.56
+"""Share of a row's height over which its agents are spread."""
+
+
+def draw_intervals(
+    ax: Any,
+    rows: Sequence[str],
+    estimates: Mapping[str, Sequence[Estimate]],
+    x_title: str,
+    *,
+    log: bool = False,
+    lines: Mapping[str, float] | None = None,
+    names: bool = True,
+) -> None:
+    """Draw estimates of several agents in named rows, the first row on top.
+
+    Parameters
+    ----------
+    ax
+        Axes to draw into.
+    rows
+        Names of the rows; an empty name leaves room between groups of rows.
+    estimates
+        By agent: mean and standard error in each row; NaN where there is none.
+    x_title
+        Title of the horizontal axis.
+    log
+        Whether the horizontal axis is logarithmic.
+    lines
+        Names and places of vertical lines to compare with.
+    names
+        Whether to write the names of rows and agents; no for a panel beside another one.
+    """
+    for name, values in estimates.items():
+        if len(values) != len(rows):
+            raise ParameterError(
+                f"{name!r} must have an estimate for each of {len(rows)} rows, got {len(values)}"
+            )
+    style, n_agents = looks(list(estimates)), len(estimates)
+    places = np.arange(len(rows), dtype=float)
+    for i, (name, values) in enumerate(estimates.items()):
+        offset = _SPREAD * ((i + 0.5) / n_agents - 0.5)
+        mean, error = (np.array([one[j] for one in values], float) for j in (0, 1))
+        color = style[name].color
+        ax.errorbar(
+            mean, places + offset, xerr=_N_ERRORS * np.nan_to_num(error), linestyle="",
+            marker=MARKERS[i % len(MARKERS)], markersize=3.4, color=color,
+            markeredgecolor=legible(color), markeredgewidth=0.5, elinewidth=1.1, label=name,
+        )  # fmt: skip
+    if log:
+        _draw_log_scale(ax)
+    for name, place in (lines or {}).items():
+        ax.axvline(place, color=INK if place == 0 else GREY, linewidth=0.7, zorder=1)
+        if name:
+            ax.annotate(
+                name, (place, 1.0), xycoords=("data", "axes fraction"), xytext=(-3, -2),
+                textcoords="offset points", ha="right", va="top", rotation=90, size=FONT - 1,
+                color=legible(GREY),
+            )  # fmt: skip
+    ax.set_yticks(places[[bool(row) for row in rows]], labels=[row for row in rows if row])
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x", color="#e4e4e4", linewidth=0.5)
+    ax.grid(visible=False, axis="y")
+    ax.set_xlabel(x_title)
+    ax.tick_params(labelleft=names)
+    if names:
+        ax.legend(
+            loc="lower left", bbox_to_anchor=(0, 1), ncols=n_agents, frameon=False, fontsize=FONT,
+            labelcolor=[legible(style[name].color) for name in estimates], handletextpad=0.2,
+            columnspacing=1.2, borderaxespad=0.2,
+        )  # fmt: skip
+
+
+def _draw_log_scale(ax: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.xaxis.set_minor_locator(NullLocator())
+
+
+# -- results and sweeps ---------------------------------------------------------------------------
+
+_TITLES = {"regret": "cumulative regret", "reward": "mean reward so far"}
+_MARGIN = 0.03
+"""Share of the horizontal axis beside the first and the last value."""
+
+
+def draw_curves(
+    ax: Any,
+    results: Results,
+    quantity: Literal["regret", "reward"] = "regret",
+    agents: Sequence[str] | None = None,
+    log: bool = False,
+    rounds: str = "round",
+    bottom: float | None = None,
+    log_x: bool = False,
+) -> None:
+    """Draw the learning curves of agents; see :func:`mixts.plot` for the options."""
+    names = results.agents if agents is None else list(agents)
+    if not names:
+        raise ParameterError(f"agents must name some of {results.agents}, got none")
+    curves = {name: results.curve(name, quantity) for name in names}
+    x = np.arange(1, len(curves[names[0]].mean) + 1)
+    ends = draw_agents(ax, x, curves, looks(results.agents, names))
+    if log:
+        ax.set_yscale("log")
+    elif quantity == "regret" and bottom is None:
+        bottom = 0.0
+    if bottom is not None:
+        ax.set_ylim(bottom=bottom)
+    if log_x:
+        ax.set_xscale("log")
+    ax.set_xlim(*((1, max(2, len(x))) if log_x else (0, len(x))))
+    ax.set_xlabel(rounds)
+    ax.set_ylabel(_TITLES[quantity])
+    label_ends(ax, ends)
+
+
+def draw_sweep(
+    ax: Any,
+    sweep: Sweep,
+    bounds: Mapping[str, ArrayLike] | None = None,
+    agents: Sequence[str] | None = None,
+) -> None:
+    """Draw regret over a parameter; see :func:`mixts.plot` for the options."""
+    names = sweep.agents if agents is None else list(agents)
+    if not names:
+        raise ParameterError(f"agents must name some of {sweep.agents}, got none")
+    lines = {name: _checked(bound, name, sweep) for name, bound in (bounds or {}).items()}
+    x, style = sweep.values, looks(sweep.agents, names)
+    ends = draw_agents(
+        ax, x, {name: sweep.regret(name) for name in names}, style,
+        marker="o", markersize=2.4, markeredgewidth=0,
+    )  # fmt: skip
+    first, median = names[0], sweep.median(names[0])
+    ax.plot(  # below the lines, and whole where a mark is on the axis
+        x, median, color=style[first].color, linestyle="", marker="o", markersize=4.0,
+        markerfacecolor="white", markeredgewidth=0.6, zorder=1.9, clip_on=False,
+    )  # fmt: skip
+    ends.append(End(f"{first}, median", style[first].color, float(x[-1]), float(median[-1])))
+    for i, (name, bound) in enumerate(lines.items()):
+        dashes = DASHES[1 + i % (len(DASHES) - 1)]
+        ax.plot(x, bound, color=GREY, linestyle=dashes, linewidth=1.0, zorder=1.5)
+        ends.append(End(name, GREY, float(x[-1]), float(bound[-1])))
+    ax.set_ylim(bottom=0.0)
+    margin = _MARGIN * (x[-1] - x[0]) or abs(x[0]) or 1.0
+    ax.set_xlim(x[0] - margin, x[-1] + margin)
+    # Labels beside the axes will leave about this part of the width.
+    shown = tick_values(x, 0.6 * 72 * ax.bbox.width / ax.figure.dpi)
+    ax.set_xticks(x, minor=True, labels=[""] * len(x))
+    ax.set_xticks(shown, labels=[f"{value:g}" for value in shown])
+    ax.set_xlabel(sweep.parameter)
+    ax.set_ylabel("Bayes regret")
+    label_ends(ax, ends)
+
+
+def tick_values(values: Float[Array, " p"], width: float) -> list[float]:
+    """Choose the values to write below an axis that is ``width`` points wide.
+
+    The last and the first value are written, then the roundest that still have room.
+    """
+    scale = width / (values[-1] - values[0]) if len(values) > 1 else 1.0
+
+    def digits(i: int) -> int:
+        return len(f"{values[i]:g}".replace(".", "").strip("0"))
+
+    def room(i: int) -> float:
+        """Return half the width of a number in points, with some space beside it."""
+        return 0.3 * (FONT - 1) * len(f"{values[i]:g}") + 1.5
+
+    inner = sorted(range(1, len(values) - 1), key=lambda i: (digits(i), i))
+    chosen: list[int] = []
+    for i in dict.fromkeys([len(values) - 1, 0, *inner]):
+        if all(abs(values[i] - values[j]) * scale > room(i) + room(j) for j in chosen):
+            chosen.append(i)
+    return [float(values[i]) for i in sorted(chosen)]
+
+
+def _checked(bound: ArrayLike, name: str, sweep: Sweep) -> Float[Array, " p"]:
+    array = _checks.numbers(bound, f"the bound {name!r} must be numbers", ParameterError)
+    if array.shape != sweep.values.shape:
+        raise ParameterError(
+            f"the bound {name!r} must have a number for each of the {len(sweep.values)} values, "
+            f"got shape {array.shape}"
+        )
+    return array

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mixts._html import short
 from mixts._typing import Array, Float, Int
 from mixts.belief import Belief
 from mixts.errors import ParameterError
@@ -119,13 +120,7 @@ def _component_names(prior: MixturePrior) -> tuple[str, ...]:
 # -- drawing --------------------------------------------------------------------------------------
 
 
-def plot_prior(
-    prior: MixturePrior,
-    ax: Any = None,
-    level: float = 0.8,
-    width: float = PAGE,
-    height: float | None = None,
-) -> list[Any]:
+def plot_prior(prior: MixturePrior, ax: Any = None, level: float = 0.8) -> list[Any]:
     """Draw a prior's weights, and the intervals of each component's arms or features."""
     components = largest_components(prior.weights)
     intervals = family_intervals(prior.family.select(components), level, prior.arm_names)
@@ -133,7 +128,7 @@ def plot_prior(
     if compared:
         intervals = standardized(intervals, prior)
     intervals = intervals.select(distinct_items(intervals.mean))
-    left, right = _panels(ax, len(components), len(intervals.items), width, height)
+    left, right = _panels(ax, len(components), len(intervals.items))
     draw_weights(left, prior, components)
     draw_intervals(right, intervals, [COMPONENTS[i] for i in range(len(components))])
     _title(right, _quantity(prior.family), level, len(intervals.items), prior.family)
@@ -143,17 +138,12 @@ def plot_prior(
 
 
 def plot_belief(
-    belief: Belief,
-    ax: Any = None,
-    task: int | None = None,
-    level: float = 0.8,
-    width: float = PAGE,
-    height: float | None = None,
+    belief: Belief, ax: Any = None, task: int | None = None, level: float = 0.8
 ) -> list[Any]:
     """Draw the belief about one task, or the weights of many tasks."""
     if belief.n_tasks is not None and task is None:
         (one,) = (
-            [new_figure(width, 2.4 if height is None else height).subplots()]
+            [new_figure(PAGE, 2.4).subplots()]
             if ax is None
             else given_axes(ax, 1, "a belief about many tasks")
         )
@@ -172,7 +162,7 @@ def plot_belief(
         )),
     ).select(shown)  # fmt: skip
     components = largest_components(posterior.weights)
-    left, right = _panels(ax, len(components), len(shown), width, height)
+    left, right = _panels(ax, len(components), len(shown))
     draw_weights(left, posterior, components, prior.weights)
     draw_intervals(right, both, [GREY, INK])
     _title(
@@ -197,7 +187,7 @@ def draw_weights(
         reach = 0.7 * height
         ax.vlines(before[components], rows - reach, rows + reach, color=INK, linewidth=1.2)
     names = _component_names(prior)
-    ax.set_yticks(rows, labels=[_short(names[s]) for s in components])
+    ax.set_yticks(rows, labels=[short(names[s], _LONGEST_NAME) for s in components])
     ax.set_ylim(len(components) - 0.4, -0.6)
     largest = max([*prior.weights, *(before if before is not None else ())])
     ax.set_xlim(0, min(1.0, 1.1 * float(largest)))
@@ -222,7 +212,7 @@ def draw_intervals(ax: Any, intervals: Intervals, colors: list[str]) -> None:
         ax.plot(intervals.mean[s], y, color=color, linestyle="", marker="o", markersize=3.2)
     for row in rows[:-1]:
         ax.axhline(row + 0.5, color="#e4e4e4", linewidth=0.5)
-    ax.set_yticks(rows, labels=[_short(name) for name in intervals.items])
+    ax.set_yticks(rows, labels=[short(name, _LONGEST_NAME) for name in intervals.items])
     ax.set_ylim(n_items - 0.5, -0.5)
     ax.grid(axis="y", visible=False)
     ax.grid(axis="x", color="#e4e4e4", linewidth=0.5)
@@ -244,8 +234,8 @@ def draw_tasks(ax: Any, belief: Belief) -> None:
         above = below + layer
         ax.stairs(above, x, baseline=below, fill=True, color=color, linewidth=0)
         share = float(layer.mean())
-        ends.append(End(f"{_short(name)} {100 * share:.0f} %", color, len(every), float(
-            (below[-1] + above[-1]) / 2)))  # fmt: skip
+        words = f"{short(name, _LONGEST_NAME)} {100 * share:.0f} %"
+        ends.append(End(words, color, len(every), float((below[-1] + above[-1]) / 2)))
         below = above
     ax.set_xlim(0, len(every))
     ax.set_ylim(0, 1)
@@ -254,16 +244,12 @@ def draw_tasks(ax: Any, belief: Belief) -> None:
     label_ends(ax, ends)
 
 
-def _panels(
-    ax: Any, n_components: int, n_items: int, width: float, height: float | None
-) -> list[Any]:
+def _panels(ax: Any, n_components: int, n_items: int) -> list[Any]:
     """Return two axes: those given, or a narrow one for weights and a wide one for intervals."""
     if ax is not None:
         return given_axes(ax, 2, "a prior, or a belief about one task,")
-    if height is None:
-        height = 0.9 + 0.16 * max(n_components, n_items * max(1.5, min(n_components, 4)))
-        height = min(max(height, 1.8), 7.0)
-    figure = new_figure(width, height)
+    height = 0.9 + 0.16 * max(n_components, n_items * max(1.5, min(n_components, 4)))
+    figure = new_figure(PAGE, min(max(height, 1.8), 7.0))
     figure.get_layout_engine().set(wspace=0.05)
     return list(figure.subplots(1, 2, width_ratios=(1.0, 1.6)))
 
@@ -281,7 +267,3 @@ def _title(ax: Any, quantity: str, level: float, n_shown: int, family: Family) -
     ax.set_title(
         f"{quantity}, {100 * level:g} % intervals{some}", loc="left", size=FONT, color=INK, pad=4
     )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +23,8 @@ INK = "#333333"
 GREY = "#767676"
 """Colour of bounds and of everything else that is drawn for comparison."""
 PNG_DPI = 200
+_NOTEBOOK_DPI = 120
+"""Pixels of an inch in a notebook."""
 
 DASHES: tuple[Any, ...] = (
     "-",
@@ -131,12 +135,20 @@ def _luminance(channels: list[float]) -> float:
 def new_figure(width: float = COLUMN, height: float = 2.5) -> Any:
     """Return an empty figure that pyplot does not know, so that nothing has to close it."""
     try:
-        import matplotlib.figure  # noqa: F401 - the module below may be loaded already
-
-        from mixts.plots._figure import NotebookFigure
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtraError("plot needs matplotlib: pip install 'mixts[plots]'") from error
-    return NotebookFigure(figsize=(width, height), layout="constrained", dpi=200)
+    figure: Any = Figure(figsize=(width, height), layout="constrained", dpi=PNG_DPI)
+    figure._repr_png_ = partial(_notebook_png, figure)
+    return figure
+
+
+def _notebook_png(figure: Any) -> tuple[bytes, dict[str, Any]]:
+    """Return the picture that notebooks show, with more pixels than its size for dense screens."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png")
+    width, height = (round(_NOTEBOOK_DPI * inches) for inches in figure.get_size_inches())
+    return stream.getvalue(), {"width": width, "height": height}
 
 
 def new_axes(width: float = COLUMN, height: float = 2.5) -> Any:

@@ -2,11 +2,16 @@
 
 from mixts._numbers import Estimate, estimate
 from mixts.engines import WorkerPool
-from mixts.simulation._blocks import AgentSpec, Simulation
-from mixts.simulation.observe import Observer, Recorder, Round, RoundRecorder, check_latent
-from mixts.simulation.results import Results, Summary
-from mixts.simulation.simulate import prepare, simulate
-from mixts.simulation.sweep import Sweep
+from mixts.simulation._blocks import (
+    Observer,
+    Recorder,
+    Round,
+    RoundRecorder,
+    Simulation,
+    check_latent,
+)
+from mixts.simulation.results import Results, Summary, Sweep
+from mixts.simulation.simulate import AgentSpec, prepare, simulate
 
 __all__ = [
     "AgentSpec",

@@ -2,12 +2,16 @@
 
 A block has its own random streams, and its size belongs to the simulation, so the numbers do not
 depend on where and when a block is played.
+
+Observers watch an agent meanwhile. An observer is sent to workers with the simulation; for every
+block it starts a recorder, which sees each round before and after the agent learns from it, and
+which changes nothing. The arrays that recorders return are in ``results.observed``.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,13 +20,99 @@ import numpy as np
 
 from mixts import _random
 from mixts._typing import Array, Float, Int
-from mixts.agents import BeliefAgent, policy_named
 from mixts.environments import Environment
 from mixts.environments.base import Offer, Outcome, Problem
 from mixts.errors import ParameterError
 from mixts.prior import MixturePrior
-from mixts.simulation.observe import Observer, Recorder, Round
 
+# -- observers ------------------------------------------------------------------------------------
+
+
+class Round(NamedTuple):
+    """A round of all runs of a block, after its outcomes are known."""
+
+    rng: np.random.Generator
+    """Generator for what a recorder samples; the agent has its own."""
+    belief: Any
+    """The agent's belief; None if the agent has none."""
+    sampled: Any
+    """S_t, the latent states that the agent sampled; None if it samples none."""
+    offer: Offer
+    """The action sets and masks from which the agent chose."""
+    chosen: Any
+    """The agent's choice."""
+    outcome: Outcome
+    """Feedback, rewards and true means."""
+
+
+class Recorder(ABC):
+    """Record of one block of runs; subclasses choose what to keep."""
+
+    def before_update(self, round_: Round) -> None:
+        """Record a round before the agent learns from it."""
+        return None
+
+    def after_update(self, round_: Round) -> None:
+        """Record a round after the agent has learned from it."""
+        return None
+
+    @abstractmethod
+    def arrays(self) -> dict[str, Array]:
+        """Return the recorded arrays, by name; their first axis is the runs."""
+
+
+class RoundRecorder(Recorder):
+    """Recorder that keeps some numbers of each round and run, measured before the update."""
+
+    def __init__(self) -> None:
+        self._rounds: list[dict[str, Array]] = []
+
+    @abstractmethod
+    def measure(self, round_: Round) -> dict[str, Array]:
+        """Return arrays with an entry for each run."""
+
+    def before_update(self, round_: Round) -> None:
+        self._rounds.append(self.measure(round_))
+
+    def arrays(self) -> dict[str, Array]:
+        """Return what was measured, each array of shape (n, n_rounds)."""
+        return {
+            name: np.stack([one[name] for one in self._rounds], axis=1) for name in self._rounds[0]
+        }
+
+
+class Observer(ABC):
+    """Something to watch in a simulation: ``simulate(..., observe=observer)``.
+
+    Observers must be picklable where worker processes play.
+    """
+
+    @abstractmethod
+    def start(self, agent: Any, problem: Problem) -> Recorder:
+        """Return a recorder for one block of runs.
+
+        Parameters
+        ----------
+        agent
+            The agent that plays the block; its belief is the prior.
+        problem
+            The block's sampled problems, with the true latent states.
+        """
+
+
+def check_latent(latent: Int[Array, " n"], prior: MixturePrior) -> None:
+    """Raise ``ParameterError`` for true latent states that are not components of the prior."""
+    outside = (latent < 0) | (latent >= prior.n_components)
+    if outside.any():
+        raise ParameterError(
+            f"the environment's latent states must be the prior's components, 0 to "
+            f"{prior.n_components - 1}, got {int(latent[np.argmax(outside)])}: give the prior "
+            "that the environment draws from, or one with the same components"
+        )
+
+
+# -- blocks ---------------------------------------------------------------------------------------
+#
 # Lockstep shares Python's cost of a round among the runs of a block, while small blocks keep more
 # workers busy. Microseconds for a decision by the size of blocks, with engine=1, best of three:
 #
@@ -52,20 +142,6 @@ def _ignore(n_decisions: float) -> None:
     return None
 
 
-# -- specs of agents ------------------------------------------------------------------------------
-#
-# Every block is played by its own agent, possibly in another process. So simulations take a
-# description of an agent: a prior, which the simulation's policy plays, or a function that makes
-# the agent.
-
-AgentSpec = MixturePrior | Callable[..., Any]
-"""A prior, or a function that takes ``n_tasks``, ``seed`` and perhaps other keywords."""
-
-_REQUIRED = ("n_tasks", "seed")
-_OFFERED = (*_REQUIRED, "n_rounds", "latent")
-"""Keywords that a block offers; ``latent`` has the true latent states, for :class:`Oracle`."""
-
-
 @dataclass(frozen=True)
 class Recipe:
     """A checked spec: the function to call, and which of the offered keywords it takes."""
@@ -79,79 +155,6 @@ class Recipe:
         if not (callable(getattr(agent, "act", None)) and callable(getattr(agent, "update", None))):
             raise ParameterError(f"the spec must make an agent with act and update, got {agent!r}")
         return agent
-
-
-def read_specs(agents: Mapping[str, AgentSpec], policy: str = "ts") -> dict[str, Recipe]:
-    """Check all specs before anything is played; a prior is played with this policy."""
-    kind = policy_named(policy)
-    if not isinstance(agents, Mapping) or not agents:
-        raise ParameterError(f'agents must be a dictionary {{"name": spec, ...}}, got {agents!r}')
-    for name in agents:
-        if not isinstance(name, str) or not name:
-            raise ParameterError(f"agents must be named by non-empty strings, got {name!r}")
-    return {name: _read(name, spec, kind) for name, spec in agents.items()}
-
-
-def _read(name: str, spec: Any, policy: type[BeliefAgent]) -> Recipe:
-    if isinstance(spec, MixturePrior):
-        return Recipe(partial(policy, spec), _REQUIRED)
-    if callable(getattr(spec, "act", None)) and not inspect.isclass(spec):
-        kind = type(spec).__name__
-        raise ParameterError(
-            f"agent {name!r} is a {kind} that exists already, but every block of runs needs its "
-            f"own: give functools.partial({kind}, ...) with all arguments but n_tasks and seed"
-        )
-    if not callable(spec):
-        raise ParameterError(
-            f"agent {name!r} must be a MixturePrior, or something to call such as "
-            f"functools.partial(mixts.MixTS, prior), got {type(spec).__name__}"
-        )
-    return Recipe(spec, _accepted(name, spec))
-
-
-def _accepted(name: str, spec: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the offered keywords that the signature names and that are not bound already.
-
-    ``**kwargs`` gets the required keywords only: the function behind it may not know the others.
-    """
-    try:
-        parameters = inspect.signature(spec).parameters
-    except (TypeError, ValueError) as error:
-        raise ParameterError(f"agent {name!r}: {spec!r} has no readable signature") from error
-    bound = spec.keywords if isinstance(spec, partial) else {}
-    by_name = {
-        key: parameter
-        for key, parameter in parameters.items()
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    }
-    anything = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    for key in _REQUIRED:
-        if key in bound or not (key in by_name or anything):
-            state = "binds" if key in bound else "does not accept"
-            raise ParameterError(
-                f"agent {name!r} {state} {key!r}: simulate passes it, with a new value for every "
-                "block of runs"
-            )
-    missing = [
-        key
-        for key, parameter in parameters.items()
-        if parameter.default is parameter.empty
-        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        and not (key in _OFFERED and key in by_name)
-    ]
-    if missing:
-        raise ParameterError(
-            f"agent {name!r} needs {', '.join(missing)}, which simulate does not know: bind it "
-            "with functools.partial"
-        )
-    return tuple(
-        key
-        for key in _OFFERED
-        if key not in bound and (key in by_name or (anything and key in _REQUIRED))
-    )
-
-
-# -- blocks ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -243,16 +246,23 @@ class Simulation:
         t = 0
         try:
             agent = self._agent(name, block, problem.latent)
-            watched = self._watched(name, block, agent, problem)
+            observer = self.observers.get(name)
+            recorder = None if observer is None else observer.start(agent, problem)
+            # A child of a copy of the agent's seed: the agent's own numbers stay the same.
+            rng = np.random.default_rng(self._seed(name, block).spawn(1)[0])
             for t in range(self.n_rounds):
                 offer = problem.next_round()
                 actions, mask = offer
                 chosen = agent.act(actions) if mask is None else agent.act(actions, mask=mask)
                 outcome = problem.play(chosen)
-                if watched is None:
+                if recorder is None:
                     agent.update(*outcome.feedback)
                 else:
-                    watched.update(offer, chosen, outcome)
+                    belief, sampled = (getattr(agent, n, None) for n in ("belief", "last_latent"))
+                    round_ = Round(rng, belief, sampled, offer, chosen, outcome)
+                    recorder.before_update(round_)
+                    agent.update(*outcome.feedback)
+                    recorder.after_update(round_)
                 regret[t] = outcome.best - outcome.values
                 reward[t] = outcome.rewards
                 if (t + 1) % interval == 0:
@@ -265,7 +275,7 @@ class Simulation:
             problem.latent,
             np.ascontiguousarray(regret.T),
             np.ascontiguousarray(reward.T),
-            None if watched is None else watched.recorder.arrays(),
+            None if recorder is None else recorder.arrays(),
         )
 
     def _seed(self, name: str, block: int) -> np.random.SeedSequence:
@@ -278,31 +288,6 @@ class Simulation:
             n_rounds=self.n_rounds,
             latent=latent.copy(),
         )
-
-    def _watched(self, name: str, block: int, agent: Any, problem: Problem) -> _Watched | None:
-        if name not in self.observers:
-            return None
-        # A child of a copy of the agent's seed: the agent's own numbers stay the same.
-        rng = np.random.default_rng(self._seed(name, block).spawn(1)[0])
-        return _Watched(self.observers[name].start(agent, problem), agent, rng)
-
-
-class _Watched:
-    """An agent whose rounds a recorder sees."""
-
-    def __init__(self, recorder: Recorder, agent: Any, rng: np.random.Generator) -> None:
-        self.recorder = recorder
-        self._agent = agent
-        self._rng = rng
-
-    def update(self, offer: Offer, chosen: Any, outcome: Outcome) -> None:
-        """Show the round to the recorder before and after the agent learns from it."""
-        agent = self._agent
-        belief, sampled = getattr(agent, "belief", None), getattr(agent, "last_latent", None)
-        round_ = Round(self._rng, belief, sampled, offer, chosen, outcome)
-        self.recorder.before_update(round_)
-        agent.update(*outcome.feedback)
-        self.recorder.after_update(round_)
 
 
 class _Played(NamedTuple):

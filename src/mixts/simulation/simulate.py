@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,24 +13,34 @@ import numpy as np
 from mixts import _checks, _random
 from mixts._progress import progress_bars
 from mixts._typing import Array
+from mixts.agents import BeliefAgent, policy_named
 from mixts.engines import Engine, EngineLike, engine_of, n_processors
 from mixts.environments import Environment
 from mixts.errors import ParameterError
+from mixts.prior import MixturePrior
 from mixts.simulation._blocks import (
     Advance,
-    AgentSpec,
     Block,
+    Observer,
+    Recipe,
     Simulation,
     jobs_of,
     natural_block_size,
     play_blocks,
-    read_specs,
 )
-from mixts.simulation.observe import Observer
 from mixts.simulation.results import Results
 
 Observers = Observer | Mapping[str, Observer]
 """One observer for all agents, or one for each of some agents, by name."""
+
+
+AgentSpec = MixturePrior | Callable[..., Any]
+"""A prior, or a function that takes ``n_tasks``, ``seed`` and perhaps other keywords: every block
+of runs is played by an agent of its own, possibly in another process."""
+
+_REQUIRED = ("n_tasks", "seed")
+_OFFERED = (*_REQUIRED, "n_rounds", "latent")
+"""Keywords that a block offers; ``latent`` has the true latent states, for :class:`Oracle`."""
 
 
 def simulate(
@@ -64,7 +76,7 @@ def simulate(
     seed
         Non-negative integer.
     executor
-        Older name of ``engine``.
+        The same as ``engine``: give one of the two.
     progress
         Whether to show a progress bar (extra ``progress``).
     engine
@@ -93,7 +105,7 @@ def simulate(
     >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[9, 1], [1, 9]], [[1, 9], [9, 1]]))
     >>> environment = mixts.BanditEnvironment(prior)
     >>> results = mixts.simulate({"MixTS": prior}, environment, n_rounds=20, n_runs=10, seed=1)
-    >>> results["MixTS"].regret.shape
+    >>> results.regret["MixTS"].shape
     (10, 20)
     """
     simulation = prepare(
@@ -222,3 +234,76 @@ def _observers(observe: Any, recipes: Mapping[str, Any]) -> dict[str, Observer]:
                 f"observe must be an Observer, or observers by agent, got {type(one).__name__}"
             )
     return dict(given)
+
+
+# -- specs of agents ------------------------------------------------------------------------------
+
+
+def read_specs(agents: Mapping[str, AgentSpec], policy: str = "ts") -> dict[str, Recipe]:
+    """Check all specs before anything is played; a prior is played with this policy."""
+    kind = policy_named(policy)
+    if not isinstance(agents, Mapping) or not agents:
+        raise ParameterError(f'agents must be a dictionary {{"name": spec, ...}}, got {agents!r}')
+    for name in agents:
+        if not isinstance(name, str) or not name:
+            raise ParameterError(f"agents must be named by non-empty strings, got {name!r}")
+    return {name: _read(name, spec, kind) for name, spec in agents.items()}
+
+
+def _read(name: str, spec: Any, policy: type[BeliefAgent]) -> Recipe:
+    if isinstance(spec, MixturePrior):
+        return Recipe(partial(policy, spec), _REQUIRED)
+    if callable(getattr(spec, "act", None)) and not inspect.isclass(spec):
+        kind = type(spec).__name__
+        raise ParameterError(
+            f"agent {name!r} is a {kind} that exists already, but every block of runs needs its "
+            f"own: give functools.partial({kind}, ...) with all arguments but n_tasks and seed"
+        )
+    if not callable(spec):
+        raise ParameterError(
+            f"agent {name!r} must be a MixturePrior, or something to call such as "
+            f"functools.partial(mixts.MixTS, prior), got {type(spec).__name__}"
+        )
+    return Recipe(spec, _accepted(name, spec))
+
+
+def _accepted(name: str, spec: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the offered keywords that the signature names and that are not bound already.
+
+    ``**kwargs`` gets the required keywords only: the function behind it may not know the others.
+    """
+    try:
+        parameters = inspect.signature(spec).parameters
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"agent {name!r}: {spec!r} has no readable signature") from error
+    bound = spec.keywords if isinstance(spec, partial) else {}
+    by_name = {
+        key: parameter
+        for key, parameter in parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    anything = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for key in _REQUIRED:
+        if key in bound or not (key in by_name or anything):
+            state = "binds" if key in bound else "does not accept"
+            raise ParameterError(
+                f"agent {name!r} {state} {key!r}: simulate passes it, with a new value for every "
+                "block of runs"
+            )
+    missing = [
+        key
+        for key, parameter in parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        and not (key in _OFFERED and key in by_name)
+    ]
+    if missing:
+        raise ParameterError(
+            f"agent {name!r} needs {', '.join(missing)}, which simulate does not know: bind it "
+            "with functools.partial"
+        )
+    return tuple(
+        key
+        for key in _OFFERED
+        if key not in bound and (key in by_name or (anything and key in _REQUIRED))
+    )

@@ -11,7 +11,7 @@ from mixts_serve.http.security import Tokens
 from mixts_serve.versions import ArmList
 
 import mixts
-from mixts.cli.main import main
+from mixts.cli import main
 from serve.tests.contracts.stores import arms
 from serve.tests.unit.test_client_service import deciding, served
 

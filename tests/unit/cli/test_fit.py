@@ -15,9 +15,8 @@ import pytest
 from mixts_serve import Decider, DecisionStore
 
 import mixts
-from mixts.cli import main
+from mixts.cli import main, parser
 from mixts.cli.fit import command_of
-from mixts.cli.main import parser
 from mixts.diagnostics import Earnings, PolicyComparison
 from mixts.diagnostics.advice import Advice
 from mixts.errors import ParameterError, StatisticsError

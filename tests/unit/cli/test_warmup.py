@@ -8,7 +8,7 @@ import pytest
 
 from mixts import _compiled, families
 from mixts.agents.rehearsal import EXAMPLES, SHARING
-from mixts.cli.main import FAILED, WRONG_USE, main
+from mixts.cli import FAILED, WRONG_USE, main
 from mixts.families.arms import ArmFamily
 
 

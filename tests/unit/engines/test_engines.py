@@ -263,7 +263,6 @@ def test_a_window_is_twice_the_workers_unless_said_otherwise() -> None:
         assert ExecutorEngine(pool).window == 6
         assert ExecutorEngine(pool, window=40).window == 40
         assert ExecutorEngine(pool).name == "ThreadPoolExecutor"
-        assert ExecutorEngine(pool, name="three threads").name == "three threads"
 
 
 def test_a_given_executor_stays_open() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.engines import threads
+from mixts.engines import _workers
 from mixts.families import LinearStatistics
 from mixts.learning._kernels.gaussian import linear_evidence, posterior_moments
 from mixts.learning.models import coefficients, linear
@@ -46,7 +46,7 @@ def test_threads_change_no_bit(
     monkeypatch.setattr(coefficients, "BLOCK_TASKS", 4)
     found = []
     for n in (1, n_threads):
-        monkeypatch.setattr(threads, "n_threads", lambda n=n: n)
+        monkeypatch.setattr(_workers, "n_threads", lambda n=n: n)
         evidence = coefficients.evidence_of_blocks(model._tasks, mean, precision, half, 0.5)
         misfit, sums = coefficients.moments_of_blocks(
             model._tasks, share, share, mean, precision, 0.5
@@ -99,7 +99,7 @@ def test_a_learned_prior_does_not_depend_on_the_threads(
     monkeypatch.setattr(coefficients, "BLOCK_TASKS", 8)
     priors = []
     for n in (1, 3):
-        monkeypatch.setattr(threads, "n_threads", lambda n=n: n)
+        monkeypatch.setattr(_workers, "n_threads", lambda n=n: n)
         priors.append(mixts.learn_prior(model.statistics, 2, seed=1, engine=1))
     np.testing.assert_array_equal(priors[0].weights, priors[1].weights)
     for name, array in priors[0].family.arrays().items():

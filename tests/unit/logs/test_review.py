@@ -450,7 +450,7 @@ def test_faults_are_found_in_a_sample(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(pieces, "MOST_ROWS", 300)
     assert codes(logged(tmp_path, clicks() * 2)) == ["copies"]
     assert codes(logged(tmp_path, sorted(clicks(), key=lambda r: r[2]))) == ["sorted-rewards"]
-    assert row_faults.CHANCE < 0.001
+    assert row_faults.FALSE_ALARM_RATE < 0.001
 
 
 # -- outliers -------------------------------------------------------------------------------------

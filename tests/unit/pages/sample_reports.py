@@ -11,7 +11,7 @@ DRAWING = (
 WIDE_DRAWING = DRAWING.replace(b'width="244.8pt"', b'width="504pt"')
 ARMED_DRAWING = (
     b'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-    b'width="100" height="50"><style>@import url("http://outside.invalid/a.css");</style>'
+    b'width="100pt" height="50pt"><style>@import url("http://outside.invalid/a.css");</style>'
     b'<script>document.title = "taken"; fetch("http://outside.invalid/b")</script>'
     b'<image xlink:href="http://outside.invalid/c.png" width="9" height="9"/>'
     b'<rect width="100" height="50"/></svg>'

@@ -139,7 +139,7 @@ def test_a_prior_without_sentences_gets_those_of_its_parameters() -> None:
     prior = bernoulli([[0.3, 0.02, 0.1, 0.2], [0.1, 0.3, 0.1, 0.2]], [0.42, 0.58])
     items = ["shoes", "books", "hats", "music"]
     kinds = kinds_of(prior, no_tasks(prior), items)
-    assert descriptions_of(prior, items) == tuple(kind.headline for kind in kinds)
+    assert descriptions_of(prior.replace(arm_names=items)) == tuple(kind.headline for kind in kinds)
     assert descriptions_of(prior)[0].startswith("`arm 0` has the highest mean (0.30, against")
     own = prior.with_descriptions(["They buy shoes.", "They buy books."])
     assert descriptions_of(own) == ("They buy shoes.", "They buy books.")

@@ -12,15 +12,18 @@ from mixts import errors
 from mixts.learning import History, Learned, Selection
 from mixts.learning.check import PriorCheck, check_prior
 from mixts.learning.measures import Calibration, Surprise
-from mixts.plots.check import (
+from mixts.plots.learning import (
     calibration_curve,
+    draw_bic,
     draw_calibration,
     draw_gains,
+    draw_held_out,
+    draw_history,
     draw_surprise,
     draw_usage,
+    history_gains,
     surprise_points,
 )
-from mixts.plots.learning import draw_bic, draw_held_out, draw_history, history_gains
 from mixts.plots.style import LOOKS, new_axes
 from tests.contracts.problems import FamilyCase
 from tests.statistical.held_out import held_out
@@ -174,9 +177,9 @@ def test_components_beside_their_weights(check: PriorCheck) -> None:
 
 
 def test_the_figure_of_a_check(check: PriorCheck) -> None:
-    figure = mixts.plot(check, height=4.0)
+    figure = mixts.plot(check)
     assert len(figure.axes) == 4
-    assert figure.get_size_inches().tolist() == [7.0, 4.0]
+    assert figure.get_size_inches().tolist() == [7.0, 4.4]
     axes = new_axes().figure.subplots(2, 2)
     drawn = mixts.plot(check, axes)
     assert drawn.tolist() == axes.ravel().tolist()
@@ -184,5 +187,3 @@ def test_the_figure_of_a_check(check: PriorCheck) -> None:
     assert titles[0] == titles[1]
     with pytest.raises(errors.ParameterError, match="a check needs ax to be a list or an array"):
         mixts.plot(check, new_axes())
-    with pytest.raises(errors.ParameterError, match="only a new figure takes height: leave ax out"):
-        mixts.plot(check, axes, height=4.0)

@@ -17,7 +17,7 @@ from mixts.plots import draw_intervals, new_panels, save_figure
 from mixts.plots.lines import End, draw_lines, label_ends, spread
 from mixts.plots.style import DASHES, LOOKS, PALETTE, legible, looks, new_axes
 from mixts.simulation import Estimate
-from mixts.simulation.sweep import Sweep
+from mixts.simulation.results import Sweep
 
 # -- looks --------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ def made_up_identification(n_rounds: int = 200, n_actions: int = 30) -> Identifi
 def three_panels() -> Any:
     left, middle, right = new_panels(3, titles=["prior width", "prior width, log", "images"])
     mixts.plot(SWEEP, left, bounds=BOUNDS)
-    mixts.plot(SWEEP, middle, bounds=BOUNDS, log_x=True, log_y=True)
+    mixts.plot(SWEEP, middle, bounds=BOUNDS).set_yscale("log")
     mixts.plot(IMAGES, right, quantity="reward")
     return left.figure
 
@@ -226,7 +226,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
     "changed later": changed_later,
     "formulas": formulas,
     "intervals": intervals,
-    "every median": lambda: mixts.plot(TWO_AGENTS, medians="all"),
+    "medians": lambda: mixts.plot(TWO_AGENTS),
 }
 
 

@@ -66,7 +66,7 @@ def test_observers_change_nothing_and_travel() -> None:
     for name in AGENTS:
         np.testing.assert_array_equal(here.regret[name], alone.regret[name])
         np.testing.assert_array_equal(here.reward[name], alone.reward[name])
-        assert here[name].observed["chosen"].shape == (7, 6)
+        assert here.observed[name]["chosen"].shape == (7, 6)
         for key, array in here.observed[name].items():
             np.testing.assert_array_equal(array, there.observed[name][key])
     noise = [here.observed[name]["noise"] for name in AGENTS]
@@ -79,7 +79,7 @@ def test_observers_change_nothing_and_travel() -> None:
 def test_rounds_are_seen_before_and_after_they_are_learned() -> None:
     results = play(engine=1, observe={"two": Watch(Pulls)})
     assert list(results.observed) == ["two"]
-    observed = results["two"].observed
+    observed = results.observed["two"]
     np.testing.assert_array_equal(observed["before"], np.tile(np.arange(6), (7, 1)))
     np.testing.assert_array_equal(observed["after"], observed["before"] + 1)
 

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from pyarrow import parquet
 
 from mixts.environments import BanditEnvironment
 from mixts.errors import MissingExtraError, ParameterError
@@ -119,31 +117,16 @@ def test_csv_reads_back_to_the_bit(
         np.testing.assert_array_equal(np.array(columns[name]).astype(column.dtype), column)
 
 
-def test_parquet_reads_back_with_its_settings(played: Results, tmp_path: Path) -> None:
-    played.to_parquet(tmp_path / "table.parquet")
-    table = parquet.read_table(tmp_path / "table.parquet")
-    assert table.column_names == COLUMNS
-    for name, column in played.table().items():
-        np.testing.assert_array_equal(table[name].to_pylist(), column)
-    assert json.loads(table.schema.metadata[b"mixts"]) == played.settings
-
-
-def test_parquet_without_pyarrow_says_what_to_install(
+def test_a_failed_export_leaves_the_old_file(
     results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'mixts\[table\]'"):
-        results.to_parquet(tmp_path / "table.parquet")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_failed_export_leaves_the_old_file(results: Results, tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     results.to_csv(path)
     before = path.read_bytes()
     ragged = {**results.table(), "more": np.arange(3)}
+    monkeypatch.setattr(Results, "table", lambda self: ragged)
     with pytest.raises(ValueError, match="zip"):
-        module._write_csv(path, ragged)
+        results.to_csv(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -153,23 +136,7 @@ def test_an_estimate_unpacks() -> None:
     assert (mean, error) == (1.0, 0.5)
 
 
-# -- one agent, and data frames -------------------------------------------------------------------
-
-
-def test_the_results_of_one_agent(results: Results) -> None:
-    assert list(results) == results.agents
-    assert len(results) == 2
-    assert "one" in results
-    assert "nobody" not in results
-    one = results["one"]
-    assert one.name == "one"
-    assert one.regret is results.regret["one"]
-    assert one.reward is results.reward["one"]
-    assert one.latent is results.latent
-    assert one.summary == results.summary()["one"]
-    assert one.observed == {}
-    with pytest.raises(ParameterError, match="no agent 'nobody'; agents:"):
-        results["nobody"]
+# -- data frames ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

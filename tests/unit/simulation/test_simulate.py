@@ -309,6 +309,6 @@ def test_a_prior_is_played_with_the_policy() -> None:
     for name, kind in mixts.agents.POLICIES.items():
         by_name = mixts.simulate({"it": GAUSSIAN}, environment, policy=name, **how)
         spelled = mixts.simulate({"it": partial(kind, GAUSSIAN)}, environment, **how)
-        np.testing.assert_array_equal(by_name["it"].reward, spelled["it"].reward)
+        np.testing.assert_array_equal(by_name.reward["it"], spelled.reward["it"])
     with pytest.raises(ParameterError, match="policy must be one of ids, ts, greedy, ucb"):
         mixts.simulate({"it": GAUSSIAN}, environment, policy="best", **how)

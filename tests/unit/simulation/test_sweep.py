@@ -5,7 +5,7 @@ import pytest
 
 from mixts.errors import ParameterError
 from mixts.simulation import Results
-from mixts.simulation.sweep import Sweep
+from mixts.simulation.results import Sweep
 
 
 def one_result(*regret: list[list[float]]) -> Results:
@@ -103,13 +103,13 @@ def test_one_run_has_no_error() -> None:
     [
         ([0.2, 0.1], {"x": np.ones((2, 3))}, r"must increase, got \[0.2, 0.1\]"),
         ([0.1, 0.1], {"x": np.ones((2, 3))}, "must increase"),
-        ([0.1, np.inf], {"x": np.ones((2, 3))}, "one finite number for each"),
-        ([], {"x": np.ones((0, 3))}, "one finite number for each"),
-        ([0.1], {}, "at least one agent"),
+        ([0.1, np.inf], {"x": np.ones((2, 3))}, "values must be finite, got inf"),
+        ([], {"x": np.ones((0, 3))}, "values is empty"),
+        ([0.1], {}, r"equally many runs for every agent, got shapes \{\}"),
         ([0.1], {"x": np.ones((2, 3))}, r"each of the 1 values .* \{'x': \(2, 3\)\}"),
         ([0.1], {"x": np.ones((1, 3)), "y": np.ones((1, 4))}, "equally many runs"),
-        ([0.1], {"x": np.ones(3)}, r"shape \(values, runs\), got shape \(3,\)"),
-        ([0.1], {"x": np.full((1, 3), np.nan)}, "some that are not finite"),
+        ([0.1], {"x": np.ones(3)}, r"one row for each of the 1 values .* \{'x': \(3,\)\}"),
+        ([0.1], {"x": np.full((1, 3), np.nan)}, "totals must be finite"),
         ([0.1], {"x": [["a"]]}, "the totals of 'x' must be numbers"),
     ],
 )
@@ -118,12 +118,13 @@ def test_what_is_not_a_sweep(values: list[float], totals: dict[str, object], mes
         Sweep("width", values, totals)  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_results_that_do_not_belong_together(sweep: Sweep) -> None:
     first = one_result([[1.0, 0.0]], [[0.0, 0.0]])
-    with pytest.raises(ParameterError, match="each of the 2 values, got 1"):
+    with pytest.raises(ParameterError, match="one row for each of the 2 values"):
         Sweep.of("width", [0.1, 0.2], [first])
     more = one_result([[1.0, 0.0]] * 2, [[0.0, 0.0]] * 2)
-    with pytest.raises(ParameterError, match=r"with 1 at first, \['one', 'two'\] with 2 at 0.2"):
+    with pytest.raises(ParameterError, match=r"with 1 at first, \['one', 'two'\] with 2 later"):
         Sweep.of("width", [0.1, 0.2], [first, more])
     with pytest.raises(ParameterError, match="same agents"):
         Sweep.of("width", [0.1, 0.2], [first, one_result([[1.0, 0.0]])])

@@ -20,8 +20,7 @@ from mixts_paper.bounds.lemmas import (
 from scipy import special
 
 import mixts
-from mixts.environments.mdp import MDPEnvironment
-from mixts.environments.riverswim import RiverSwim
+from mixts.environments.mdp import MDPEnvironment, RiverSwim
 from mixts.families import TabularMDP
 
 # -- Lemma 1 ---------------------------------------------------------------------------------------

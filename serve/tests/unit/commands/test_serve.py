@@ -25,8 +25,7 @@ from mixts_serve.rules import DEFAULT_POLICY
 
 import mixts
 from mixts.agents import POLICIES
-from mixts.cli import main
-from mixts.cli.main import parser
+from mixts.cli import main, parser
 from serve.tests.unit.store.faulty_store import wait_until
 
 CODE = "import sys; from mixts.cli import main; sys.exit(main(sys.argv[1:]))"

@@ -125,12 +125,11 @@ def test_pages_are_bounded_and_lose_nothing(
     assert (done.n_rows, done.n_rewards) == (7, 5)
 
 
-def test_files_from_before_there_were_policies_are_read(exported: tuple[Exported, Path]) -> None:
+def test_a_table_that_lacks_a_column_is_refused(exported: tuple[Exported, Path]) -> None:
     table = parquet.read_table(exported[1])
     assert set(table["policy"].to_pylist()) == {DEFAULT_POLICY}
-    assert DecisionLog(table.drop_columns(["policy"])).n_rows == 7
-    with pytest.raises(errors.FormatError, match="has no column pscore"):
-        DecisionLog(table.drop_columns(["pscore"]))
+    with pytest.raises(errors.FormatError, match="has no column policy"):
+        DecisionLog(table.drop_columns(["policy"]))
 
 
 def test_a_failure_leaves_the_old_file(

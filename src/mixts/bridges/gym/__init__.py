@@ -23,8 +23,7 @@ from mixts.bridges.gym.environments import (
     TaskEnv,
     to_gymnasium,
 )
-from mixts.bridges.gym.player import EpisodePlayer, RewardScale, tabular_model
-from mixts.bridges.gym.spaces import Numbering
+from mixts.bridges.gym.player import EpisodePlayer, Numbering, RewardScale, tabular_model
 
 __all__ = [
     "BanditEnv",

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from mixts._typing import Array, Float
-from mixts.engines.threads import in_threads
+from mixts.engines._workers import in_threads
 from mixts.errors import ParameterError
 from mixts.families import Family, Statistics
 from mixts.families.coefficients import CoefficientFamily, CovarianceType
