@@ -261,7 +261,7 @@ def _ranks(
         parameters = belief.sample_parameters(rng, belief.sample_latent(rng, tasks), tasks)
         means = family.mean_rewards(parameters, None if sets is None else sets[tasks])
         taken = means[np.arange(len(tasks)), chosen[tasks]]
-        laws = family.reward_laws(parameters, chosen[tasks], taken)
+        laws = family.reward_parameters(parameters, chosen[tasks], taken)
         drawn = family.outcomes(rng, laws).reshape(len(part), _N_DRAWS)
         own = values[part, None]
         below, equal = (drawn < own).sum(axis=1), (drawn == own).sum(axis=1)
