@@ -21,7 +21,7 @@ from scipy.stats import qmc
 
 from mixts._typing import Array
 from mixts.families._kernels import logistic
-from mixts.families._logistic_points import fixed_points
+from mixts.families._linear_bernoulli_posterior import fixed_points
 
 N_POINTS = 1 << 13
 CASES = [

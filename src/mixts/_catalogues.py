@@ -1,4 +1,4 @@
-"""Catalogues of a prior: names and marks of arms, and the kinds that components describe."""
+"""The catalogue of a prior's arms: their names and marks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from mixts import _checks
 from mixts._checks import some_names
-from mixts._typing import Array, Bool, Float, Int
+from mixts._typing import Array, Bool, Int
 from mixts.errors import ActionError, ParameterError
 from mixts.families.trajectory import Trajectory
 
@@ -140,29 +140,3 @@ class ArmCatalogue:
                 else f"names of new arms must differ, got {some_names(names)}"
             )
         return names
-
-
-@dataclass(frozen=True)
-class Kinds:
-    """Kinds of task that L components describe; several components may describe one kind."""
-
-    names: tuple[str, ...]
-    """Name of each of G kinds, in the order of the components that come first."""
-    indices: tuple[int, ...]
-    """Kind of each component, an index into ``names``."""
-
-    @classmethod
-    def of(cls, names: Sequence[str]) -> Kinds:
-        """Return the kinds of components, given the name of each component's kind."""
-        different = tuple(dict.fromkeys(names))
-        index = {name: g for g, name in enumerate(different)}
-        return cls(different, tuple(index[name] for name in names))
-
-    def sums(self, values: Float[Array, "*n L"]) -> Float[Array, "*n G"]:
-        """Sum values of components over the components of each kind."""
-        return np.asarray(values @ np.eye(len(self.names))[list(self.indices)])
-
-    def components(self) -> list[Int[Array, " _"]]:
-        """Return the components of each kind."""
-        index = np.array(self.indices)
-        return [np.flatnonzero(index == g) for g in range(len(self.names))]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mixts._typing import Array, Float, Int
+from mixts._typing import Array, Int
 
 _JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
 """Invisible, but part of emoji and of words in some scripts."""
@@ -147,28 +147,24 @@ def _row(tag: str, cells: Sequence[str], sides: Sequence[str]) -> str:
 # -- families, priors and beliefs -----------------------------------------------------------------
 
 
-def family_html(family: Any) -> str:
-    """Return the means of the components of a family."""
-    names = [str(s) for s in range(min(family.n_components, MOST_ROWS))]
-    return card(repr(family), components_table(family, names, None, None))
+def prior_html(prior: Any) -> str:
+    """Return the weights and means of the components of a prior."""
+    notes = [] if prior.arm_names is None else _marks(prior)
+    return card(f"MixturePrior of {prior.family!r}", _components(prior), *map(note_html, notes))
 
 
-def components_table(
-    family: Any,
-    names: list[str],
-    weights: Float[Array, " L"] | None,
-    items: tuple[str, ...] | None,
-) -> str:
+def _components(prior: Any) -> str:
     """Return a table of components: the weight, and the mean of each arm or feature."""
+    family, names = prior.family, _component_names(prior)
     shown = np.arange(min(family.n_components, MOST_ROWS))
-    head = ["component", *([] if weights is None else ["weight"])]
-    rows = [[names[s], *([] if weights is None else [f"{weights[s]:.4g}"])] for s in shown]
+    head = ["component", "weight"]
+    rows = [[label(names[s]), f"{prior.weights[s]:.4g}"] for s in shown]
     notes = [more(family.n_components - len(shown), "component")]
     if not family.plans:
         noun = "arm" if family.n_features is None else "feature"
-        means = family.select(shown).parameter_means()[:, :MOST_ROWS]
-        (n,) = family.statistics_shape
-        head += item_names(items, noun, np.arange(means.shape[1]))
+        (n,) = family.statistics_shape  # a task may have more parameters, such as its noise
+        means = family.select(shown).parameter_means()[:, : min(n, MOST_ROWS)]
+        head += _item_names(prior, noun, np.arange(means.shape[1]))
         for row, values in zip(rows, means, strict=True):
             row += [f"{value:.3g}" for value in values]
         notes += [more(n - means.shape[1], noun)]
@@ -176,18 +172,10 @@ def components_table(
     return table(head, rows, notes)
 
 
-def item_names(names: tuple[str, ...] | None, noun: str, shown: Int[Array, " k"]) -> list[str]:
+def _item_names(prior: Any, noun: str, shown: Int[Array, " k"]) -> list[str]:
     """Return the names of some arms or features in HTML; without names, their numbers."""
+    names = prior.arm_names or (None if prior.features is None else prior.features.names)
     return [f"{noun} {k}" if names is None else label(names[k]) for k in shown.tolist()]
-
-
-def prior_html(prior: Any) -> str:
-    """Return the weights and means of the components of a prior."""
-    notes = [] if prior.arm_names is None else _marks(prior)
-    names = [label(name) for name in _component_names(prior)]
-    items = None if prior.features is None else prior.features.names
-    parts = components_table(prior.family, names, prior.weights, prior.arm_names or items)
-    return card(f"MixturePrior of {prior.family!r}", parts, *map(note_html, notes))
 
 
 def belief_html(belief: Any) -> str:
@@ -214,17 +202,17 @@ def _items(belief: Any) -> str:
     if family.plans:
         return ""
     weights = belief.weights
-    means, variances = family.parameter_means(), family.parameter_variances()
+    (n,) = family.statistics_shape
+    means, variances = family.parameter_means()[:, :n], family.parameter_variances()[:, :n]
     mean = weights @ means
     deviation = np.sqrt(np.maximum(weights @ (variances + (means - mean) ** 2), 0.0))
     linear = family.n_features is not None
     noun = "feature" if linear else "arm"
     order = np.arange(len(mean)) if linear else np.argsort(-mean, kind="stable")
     shown = order[:MOST_ROWS]
-    names = prior.arm_names or (None if prior.features is None else prior.features.names)
     rows = [
         [name, f"{mean[k]:.4g}", f"± {deviation[k]:.2g}"]
-        for name, k in zip(item_names(names, noun, shown), shown, strict=True)
+        for name, k in zip(_item_names(prior, noun, shown), shown, strict=True)
     ]
     head = [noun, "coefficient" if linear else "mean reward", "standard deviation"]
     return table(head, rows, [more(len(mean) - len(shown), noun)])

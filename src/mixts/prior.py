@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mixts import _checks
-from mixts._catalogues import ArmCatalogue, Kinds
+from mixts._catalogues import ArmCatalogue
 from mixts._files import pack_bundle, read_content, unpack_bundle, write_bundle
 from mixts._tables import described_rows
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
@@ -353,17 +353,17 @@ class MixturePrior:
     @property
     def kind_names(self) -> tuple[str, ...]:
         """Name of each kind, in the order of the components that come first."""
-        return self._kinds.names
+        return tuple(dict.fromkeys(self._kind_of_each))
 
     @property
     def kind_indices(self) -> tuple[int, ...]:
         """Index into ``kind_names`` of the kind that each component describes."""
-        return self._kinds.indices
+        names = {name: g for g, name in enumerate(self.kind_names)}
+        return tuple(names[name] for name in self._kind_of_each)
 
     @property
-    def _kinds(self) -> Kinds:
-        each = self.names or [f"kind {s + 1}" for s in range(self.n_components)]
-        return Kinds.of(each if self.kinds is None else self.kinds)
+    def _kind_of_each(self) -> Sequence[str]:
+        return self.kinds or self.names or [f"kind {s + 1}" for s in range(self.n_components)]
 
     def sum_by_kind(self, values: Float[Array, "*n L"]) -> Float[Array, "*n G"]:
         """Sum values of components, such as their weights, over the components of each kind.
@@ -378,7 +378,9 @@ class MixturePrior:
         array
             A value for each of G kinds, (..., G).
         """
-        return values if self.kinds is None else self._kinds.sums(values)
+        if self.kinds is None:
+            return values
+        return np.asarray(values @ np.eye(len(self.kind_names))[list(self.kind_indices)])
 
     def by_kind(self) -> MixturePrior:
         """Return one component for each kind, with the weight and the moments of its components.
@@ -387,7 +389,8 @@ class MixturePrior:
         """
         if self.kinds is None:
             return self
-        components = self._kinds.components()
+        index = np.array(self.kind_indices)
+        components = [np.flatnonzero(index == g) for g in range(len(self.kind_names))]
         found = []
         for own in components:
             weights = self.weights[own]

@@ -165,7 +165,7 @@ def test_draws_have_the_shapes_of_tasks(case: FamilyCase) -> None:
         best = best[:, -1]
     np.testing.assert_array_equal(best, means.argmax(axis=-1))
     first = means.reshape(7, -1)[:, 0]
-    laws = family.reward_laws(theta, np.zeros(7, int), first)
+    laws = family.reward_parameters(theta, np.zeros(7, int), first)
     rewards = family.outcomes(np.random.default_rng(0), laws)
     assert rewards.shape == (7,)
     empty, none = case.prior.draw(np.random.default_rng(0), 0)

@@ -69,9 +69,7 @@ fault(
 fault(
     "tasks are summed in the order in which they come",
     f"{LEARN}::test_the_order_of_tasks_makes_no_difference[full]",
-    replace(
-        "mixts.learning.starts:canonical", lambda _: lambda statistics: np.arange(len(statistics))
-    ),
+    replace("mixts.learning.em:canonical", lambda _: lambda statistics: np.arange(len(statistics))),
 )
 fault(
     "the standard error takes folds for independent",
@@ -88,7 +86,7 @@ fault(
 fault(
     "a support is checked only after the tasks are sorted",
     "tests/unit/learning/test_bad_input.py::test_a_support_that_tasks_contradict_is_refused",
-    edit("mixts.learning.learn:_observed", "check_options(statistics, options)", ""),
+    edit("mixts.learning.learn:_observed", "check_options(given, options)", ""),
 )
 fault(
     "the broad component has another weight than the given one",

@@ -110,7 +110,7 @@ fault(
     "the bound of a dormant component falls twice as fast (linear)",
     f"{POOL}::test_a_component_that_matters_is_never_dormant[60]",
     edit(
-        "mixts.families._kernels.dormant:_loss",
+        "mixts.families._kernels.slots:_loss",
         "0.5 * misfit * misfit / (prior.noise * misfit + dot(v, v, len(drift)))",
         "misfit * misfit / (prior.noise * misfit + dot(v, v, len(drift)))",
     ),

@@ -17,13 +17,13 @@ fault(
 fault(
     "the misfit of earlier rewards is forgotten (student, arms)",
     f"{ORACLE}::test_steps_batches_and_merged_parts_agree[arms]",
-    edit("mixts.families._kernels.student:observe_student", "misfit[t, s] += square", "pass"),
+    edit("mixts.families._kernels.arms:observe_student", "misfit[t, s] += square", "pass"),
 )
 fault(
     "the evidence of unknown noise has one degree of freedom too many (student)",
     f"{INTEGRALS}[full]",
     edit(
-        "mixts.families._kernels.student:whole_evidence",
+        "mixts.families._kernels.arms:whole_evidence",
         "(degrees + n) * math.log1p(misfit / unit)",
         "(degrees + n + 1) * math.log1p(misfit / unit)",
     ),
@@ -46,7 +46,7 @@ fault(
     "a draw of arms takes the typical noise (student)",
     f"{ORACLE}::test_decisions_agree_with_draws[7-arms]",
     edit(
-        "mixts.families.student_marginal:StudentMarginal.sample_both",
+        "mixts.families.noise:StudentMarginal.sample_both",
         "sigma = draw_noise(rng, self.freedom[..., 0], self.unit[..., 0])",
         "sigma = np.sqrt(self.unit[..., 0] / self.freedom[..., 0])",
     ),
@@ -55,7 +55,7 @@ fault(
     "the quadrature takes the typical noise (student)",
     f"{ORACLE}::test_the_probability_that_an_arm_is_best_is_an_integral_over_the_noise",
     edit(
-        "mixts.families.student_marginal:StudentMarginal.given_noise",
+        "mixts.families.noise:StudentMarginal.given_noise",
         "square, share = noise_nodes(self.freedom[..., 0], self.unit[..., 0])",
         "square = (self.unit / self.freedom)[..., :1]; share = np.ones_like(square)",
     ),
@@ -65,8 +65,8 @@ fault(
     f"{ORACLE}::test_decisions_agree_with_draws[0-full]",
     edit(
         "mixts.families.linear_student:LinearStudentPosterior._add_noise",
-        "x *= draw_noise(rng, *self.noise_laws(tasks[row], members[place]))[:, None]",
-        "freedom, unit = self.noise_laws(tasks[row], members[place]); "
+        "x *= draw_noise(rng, *self.noise_posterior(tasks[row], members[place]))[:, None]",
+        "freedom, unit = self.noise_posterior(tasks[row], members[place]); "
         "x *= np.sqrt(unit / freedom)[:, None]",
     ),
 )
@@ -84,8 +84,8 @@ fault(
     f"{NOISE}::test_nothing_is_left_to_gain_where_learning_ends[full]",
     edit(
         "mixts.learning.models.student:LinearStudentModel.improve",
-        "sharp = share * law[0] / law[1]",
-        "sharp = share * (law[0] / law[1]).mean()",
+        "sharp = share * noise[0] / noise[1]",
+        "sharp = share * (noise[0] / noise[1]).mean()",
     ),
 )
 fault(

@@ -11,7 +11,7 @@ import pytest
 from scipy import special
 
 import mixts
-from mixts.families._kernels import densities, winners
+from mixts.families._kernels import choice, densities
 from mixts.families.quadrature import (
     LOG_GAMMA,
     LOGIT_BETA,
@@ -268,7 +268,7 @@ def test_elementary_functions() -> None:
 
 @numba.njit
 def bounds_of_rests(form: int, a: float, b: float) -> tuple[float, float]:
-    return winners._bounds_of_rests(form, a, b)
+    return choice._bounds_of_rests(form, a, b)
 
 
 @pytest.mark.parametrize("form", [LOGIT_BETA, LOG_GAMMA])

@@ -11,8 +11,8 @@ import pytest
 from scipy import integrate, special, stats
 
 from mixts.learning import flat_family, learn
+from mixts.learning.em import PSEUDO
 from mixts.learning.models import model_of
-from mixts.learning.starts import PSEUDO
 from tests.oracles.learning_references import (
     COVARIANCE_TYPES,
     KINDS,

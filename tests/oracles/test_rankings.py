@@ -10,7 +10,7 @@ import pytest
 from scipy import integrate, stats
 
 from mixts.families.bernoulli import BetaMarginal
-from mixts.families.draws import Draws, Strata
+from mixts.families.choice import Draws, Strata
 from mixts.families.poisson import GammaMarginal
 from mixts.families.quadrature import Marginal, Money, NormalMarginal
 from mixts.families.rewards import IndependentRewards

@@ -17,7 +17,7 @@ from mixts.families.base import Waiting
 from mixts.families.bernoulli import BetaMarginal
 from mixts.families.poisson import GammaMarginal
 from mixts.families.quadrature import Marginal, NormalMarginal
-from mixts.families.rewards import IndependentRewards, with_expected_rewards
+from mixts.families.rewards import IndependentRewards
 
 NOISE = 0.7
 
@@ -229,7 +229,7 @@ def test_expected_rewards_keep_one_components_means_and_shrink_its_variances(for
     rng = np.random.default_rng(9)
     before = belief(form, rng, 2, 1, 3)
     counts = np.array([[0, 2, 0], [1, 0, 5]])
-    after = with_expected_rewards(before.marginal, before.weights, counts)
+    after = before.expecting(counts)
     np.testing.assert_allclose(after.means(), before.means(), rtol=1e-12)
     assert (after.variances()[counts > 0] < before.variances()[counts > 0]).all()
     others = counts == 0

@@ -11,9 +11,8 @@ from scipy import integrate, optimize, special, stats
 
 import mixts
 from mixts.families.spend_marginal import (
-    LEAST,
     LEVELS,
-    MOST,
+    LIMITS,
     SpendMarginal,
     fit_levels,
     level_means,
@@ -194,16 +193,16 @@ def test_level_means_and_their_inverse() -> None:
 
 def test_levels_at_the_limit_of_the_scale_reach_the_maximum() -> None:
     """Equal prices have the least variance: the scale is at its limit, and the shape must move."""
-    logs, inverses, _ = level_means(np.array([4.0]), np.array([LEAST]))
+    logs, inverses, _ = level_means(np.array([4.0]), np.array([LIMITS[0]]))
     inverses = inverses + 0.2  # more than any scale above the limit explains
 
     def loss(pair: Any) -> float:
         return float((pair[0] * logs + pair[1] * inverses + log_sum(pair[:1], pair[1:]))[0])
 
-    limits = [(LEAST, MOST)] * 2
+    limits = [LIMITS] * 2
     best = optimize.minimize(loss, [1.0, 1.0], bounds=limits, tol=1e-12)
     found = np.array(fit_levels(np.ones(1), np.ones(1), logs, inverses))[:, 0]
-    assert found[1] == LEAST
+    assert found[1] == LIMITS[0]
     assert loss(found) <= best.fun + 1e-9
 
 
@@ -295,7 +294,9 @@ def test_drawn_rewards_have_the_mean_and_the_purchases_of_their_arm() -> None:
     rng, n, one = np.random.default_rng(1), 400_000, family()
     theta = one.draw(rng, np.zeros(1, np.int64))
     for k in range(4):
-        laws = one.reward_laws(np.repeat(theta, n, axis=0), np.full(n, k), np.full(n, theta[0, k]))
+        laws = one.reward_parameters(
+            np.repeat(theta, n, axis=0), np.full(n, k), np.full(n, theta[0, k])
+        )
         rewards = one.outcomes(rng, laws)
         error = rewards.std() / np.sqrt(n)
         assert abs(rewards.mean() - theta[0, k]) < 5 * error

@@ -272,7 +272,7 @@ def test_draws_are_calibrated(kind: str) -> None:
         else:
             actions = rng.normal(size=(n_tasks, problem.size))
             means = (actions * parameters[:, : problem.size]).sum(axis=1)
-        laws = family.reward_laws(parameters, actions if kind == "arms" else tasks, means)
+        laws = family.reward_parameters(parameters, actions if kind == "arms" else tasks, means)
         belief.update(actions, family.outcomes(rng, laws))
     rank = np.zeros(parameters.shape, int)
     for _ in range(n_draws):

@@ -16,9 +16,8 @@ from scipy import stats
 import mixts
 from mixts.diagnostics import Earnings, PolicyComparison, advise
 from mixts.learning import PriorCheck
-from mixts.learning.evidence import Evidence
 from mixts.learning.findings import findings
-from mixts.learning.measures import Calibration, Surprise, Usage
+from mixts.learning.measures import Calibration, Evidence, Surprise, Usage
 from mixts.logs import LogWarning
 from mixts.logs.fitted import Fit
 from mixts.pages.policies import policy_verdict

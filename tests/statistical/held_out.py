@@ -30,7 +30,7 @@ def held_out(case: FamilyCase, seed: int, n_tasks: int, rounds: int = 12) -> Any
     else:
         actions = arms = rng.integers(SIZE, size=len(owners))
         means = theta[owners, actions]
-    laws = family.reward_laws(theta[owners], arms, means)
+    laws = family.reward_parameters(theta[owners], arms, means)
     belief.update(actions, family.outcomes(rng, laws), tasks=owners)
     return belief.statistics
 

@@ -49,7 +49,7 @@ def test_arms(kind: str, mask: Any, which: str) -> None:
     prior = ARMS[kind].prior
     agent = {
         "MixTS": lambda: mixts.MixTS(prior, 1, seed=2),
-        "UniTS": lambda: mixts.MixTS.units(prior, 1, seed=2),
+        "UniTS": lambda: mixts.MixTS(prior.collapse(), 1, seed=2),
         "Oracle": lambda: mixts.Oracle(prior, 2, 1, seed=2),
     }[which]()
     learned(agent, ARMS[kind])

@@ -24,7 +24,7 @@ def estimates(prior: mixts.MixturePrior, actions: Any, n_samples: int = FEW) -> 
     posterior: Any = prior.belief(1).posterior
     mask, weights = np.ones((N, len(actions)), bool), np.tile(prior.weights, (N, 1))
     rng = np.random.default_rng(40)
-    return posterior.expected_regrets(rng, ZEROS, weights, actions, mask, n_samples)
+    return posterior.best_in_draws(rng, ZEROS, weights, actions, mask, n_samples)[2]
 
 
 def two_actions(prior: mixts.MixturePrior, actions: Any) -> Any:

@@ -35,7 +35,7 @@ def test_the_folder_follows_every_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert _compiled._digest() == before
     for name in (
         "families/_kernels/roots.py",
-        "families/_kernels/dormant.py",
+        "families/_kernels/slots.py",
         "planning/_kernels.py",
         "_compiled.py",
         "_inner_functions.py",

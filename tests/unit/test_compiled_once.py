@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.families._kernels import arms, linear, winners
+from mixts.families._kernels import arms, choice, linear
 
 TABLE = np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 1.0, 1.0], [0.0, 0.5, 0.0]])
 
@@ -45,7 +45,7 @@ def test_arm_updates(dtype: type) -> None:
 def test_masked_decisions() -> None:
     agent = mixts.MixTS(mixts.MixturePrior(mixts.BernoulliArms.uniform(3)), n_tasks=2, seed=0)
     agent.act(mask=[True, False, True])
-    before = len(winners.draw_best_arms.signatures)
+    before = len(choice.draw_best_arms.signatures)
     agent.act(mask=np.array([[True, False, True], [False, True, True]]))
     agent.act(tasks=[1], mask=[False, True, True])
-    assert len(winners.draw_best_arms.signatures) == before
+    assert len(choice.draw_best_arms.signatures) == before

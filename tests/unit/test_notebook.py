@@ -86,11 +86,10 @@ def test_names_in_notes_are_short_and_visible() -> None:
 
 def test_many_components_and_arms_are_counted() -> None:
     prior = arm_prior(40, 1000)
-    for thing in (prior, prior.family):
-        found = shown(thing)
-        assert len(found.rows) == MOST_ROWS + 1
-        assert "… and 30 more components" in found.texts
-        assert "… and 990 more arms" in found.texts
+    found = shown(prior)
+    assert len(found.rows) == MOST_ROWS + 1
+    assert "… and 30 more components" in found.texts
+    assert "… and 990 more arms" in found.texts
     belief = shown(prior.belief())
     assert len(belief.rows) == 2 * (MOST_ROWS + 1)
     many = shown(prior.belief(5000))
@@ -120,6 +119,13 @@ def test_a_belief_shows_what_has_changed() -> None:
     likely = int(agent.belief.weights[2].argmax())
     weight = f"{agent.belief.weights[2, likely]:.4f}"
     assert found.rows[3] == ["2", ["one", "two"][likely], weight, "2"]
+
+
+def test_the_noise_of_a_task_is_no_arm() -> None:
+    family = mixts.StudentArms([[1.0, 2.0]], [[0.1, 0.1]], 0.5, 6.0)
+    prior = mixts.MixturePrior(family, arm_names=["x", "y"])
+    assert shown(prior).rows[0] == ["component", "weight", "x", "y"]
+    assert [row[0] for row in shown(prior.belief()).rows[3:]] == ["y", "x"]
 
 
 def test_features_and_mdps() -> None:

@@ -233,7 +233,7 @@ def _ranks(
     parameters = belief.sample_parameters(rng, belief.sample_latent(rng, tasks), tasks)
     means = family.mean_rewards(parameters, None if sets is None else sets[tasks])
     taken = means[np.arange(len(tasks)), chosen[tasks]]
-    laws = family.reward_laws(parameters, chosen[tasks], taken)
+    laws = family.reward_parameters(parameters, chosen[tasks], taken)
     drawn = family.outcomes(rng, laws).reshape(len(values), _N_DRAWS)
     below, equal = ((each(drawn, values[:, None])).sum(axis=1) for each in (np.less, np.equal))
     return np.asarray((below + rng.random(len(values)) * (equal + 1)) / (_N_DRAWS + 1))

@@ -68,7 +68,7 @@ def highest_evidence(
     means = truth.family.mean_rewards(parameters, actions)
     for t in range(n_rounds):
         chosen = agent.act(actions)
-        laws = truth.family.reward_laws(parameters, chosen, means[np.arange(n), chosen])
+        laws = truth.family.reward_parameters(parameters, chosen, means[np.arange(n), chosen])
         rewards = truth.family.outcomes(rng, laws)
         taken = chosen if actions is None else actions[chosen]
         bets = predict(agent.belief, taken, rewards, rng)

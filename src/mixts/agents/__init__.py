@@ -6,8 +6,7 @@ from mixts.agents.exp4 import CorralExp4, Exp4
 from mixts.agents.greedy import BayesUCB, Greedy
 from mixts.agents.ids import MixIDS
 from mixts.agents.mixts import MixTS, Oracle
-from mixts.agents.new_arms import NewShare
-from mixts.agents.offers import Choice, Offer
+from mixts.agents.offers import Choice, NewShare, Offer
 from mixts.errors import ParameterError
 
 __all__ = [

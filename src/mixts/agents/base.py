@@ -13,7 +13,7 @@ from mixts._files import read_bundle, write_bundle
 from mixts._tasks import TaskAxis
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents.offers import Choice, Offer
-from mixts.errors import FormatError, MixtsError
+from mixts.errors import FormatError, MixtsError, ParameterError
 from mixts.families.choice import draw_rows, top_rows
 from mixts.families.trajectory import Trajectory
 
@@ -393,13 +393,17 @@ class Agent(ABC):
     ) -> Offer:
         """Check actions, mask and waiting decisions, and return the offer of them."""
 
-    @abstractmethod
     def _with_money(self, offer: Offer, values: Any, costs: Any) -> Offer:
         """Check values and costs and add them to the offer, or refuse them."""
+        raise ParameterError(
+            f"{type(self).__name__} decides by mean rewards: leave values and costs out"
+        )
 
-    @abstractmethod
     def _with_top(self, offer: Offer, top: Any) -> Offer:
         """Check the length of a ranking and add it to the offer, or refuse it."""
+        raise ParameterError(
+            f"{type(self).__name__} learns from one decision at a time: leave top out"
+        )
 
     @abstractmethod
     def _probabilities(self, offer: Offer) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
@@ -408,12 +412,13 @@ class Agent(ABC):
         Both are zero where an action is not available.
         """
 
-    @abstractmethod
     def _ranked(self, offer: Offer) -> Choice:
         """Rank ``offer.top`` actions, best first, and return P(action is among them).
 
-        The probabilities are those of the procedure that drew the ranking.
+        The probabilities are those of the procedure that drew the ranking. Agents whose
+        ``_with_top`` refuses rankings need none.
         """
+        raise NotImplementedError
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:

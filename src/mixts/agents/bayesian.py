@@ -26,6 +26,9 @@ from mixts.prior import MixturePrior
 _LONGEST = 10**9
 """Longest horizon: sums of rewards drawn for more decisions might overflow."""
 
+_NO_SETTINGS = ("prior", "n_tasks", "seed")
+"""Arguments of every constructor, which files store in other ways."""
+
 _MOST_NUMBERS = 4_000_000
 """Largest number of draws in memory at once."""
 
@@ -38,9 +41,12 @@ class BeliefAgent(Agent):
     prior
         The mixture prior of every task.
     n_tasks
-        Number of tasks; None for one task without a task axis.
+        Number of tasks; None for one task without a task axis. Or the statistics of tasks to
+        continue from, see :meth:`resume`.
     seed
         Seed of the agent's random numbers.
+    repeatable
+        Whether an action may be taken again in a task; None: as ``prior.repeatable`` says.
     """
 
     _allow_dormant: ClassVar[bool] = True
@@ -58,29 +64,38 @@ class BeliefAgent(Agent):
     _horizon: int | None = None
     """Expected number of decisions of a task."""
 
-    _repeatable: bool | None = None
-    """Whether an action may be taken again, as given; None: the prior decides."""
-
     n_decided: Int[Array, " n"] | None = None
     """Number of decisions of each task so far, for a horizon; None: its observations, and the
     decisions that wait. Set it where rewards may never come."""
 
-    def __init__(self, prior: MixturePrior, n_tasks: int | None = None, seed: Seed = None) -> None:
-        super().__init__(n_tasks, seed)
-        self._set_belief(
-            self._checked_prior(prior), prior.family.empty_statistics(n_tasks), shared=False
-        )
+    def __init__(
+        self,
+        prior: MixturePrior,
+        n_tasks: int | Statistics | None = None,
+        seed: Seed = None,
+        *,
+        repeatable: bool | None = None,
+    ) -> None:
+        family, resumes = self._checked_prior(prior).family, isinstance(n_tasks, Statistics)
+        if repeatable not in (None, True, False):
+            raise ParameterError(f"repeatable must be True, False or None, got {repeatable!r}")
+        if repeatable is False and family.plans:
+            raise ParameterError(
+                "the actions of an MDP are taken again and again: leave repeatable out"
+            )
+        self._repeatable = repeatable
+        known = n_tasks if isinstance(n_tasks, Statistics) else family.empty_statistics(n_tasks)
+        super().__init__(None if known.single else len(known), seed)
+        self._set_belief(prior, known, shared=resumes)
 
     def _set_belief(self, prior: MixturePrior, statistics: Statistics, *, shared: bool) -> None:
         self.belief = Belief(prior, statistics, allow_dormant=self._allow_dormant, shared=shared)
         """The agent's belief: read it, and let ``update`` change it."""
-        self._find_repeatable()
 
-    def _find_repeatable(self) -> None:
-        self.repeatable = (
-            self.belief.prior.repeatable if self._repeatable is None else self._repeatable
-        )
+    @property
+    def repeatable(self) -> bool:
         """Whether an action may be taken again in a task: as given, or as the prior says."""
+        return self.belief.prior.repeatable if self._repeatable is None else self._repeatable
 
     @classmethod
     def resume(
@@ -113,28 +128,15 @@ class BeliefAgent(Agent):
         >>> mixts.MixIDS.resume(prior, agent.belief.statistics, seed=1, horizon=20)
         MixIDS(3 tasks, BernoulliArms(2 components, 2 arms))
         """
-        agent = cls.__new__(cls)  # the constructor would make an empty belief first
-        Agent.__init__(agent, None if statistics.single else len(statistics), seed)
-        agent._set_belief(cls._checked_prior(prior), statistics, shared=True)
         try:
-            agent._set(**settings)
+            return cls(prior, n_tasks=statistics, seed=seed, **settings)
         except TypeError as error:
-            known = [name for name in signature(cls._set).parameters if name != "self"]
+            known = [name for name in signature(cls).parameters if name not in _NO_SETTINGS]
+            if set(settings) <= set(known):
+                raise
             raise ParameterError(
                 f"{cls.__name__} takes the settings {known}, got {sorted(settings)}"
             ) from error
-        return agent
-
-    def _set(self, *, repeatable: bool | None = None) -> None:
-        """Check and store the settings, the keyword arguments of the constructor."""
-        if repeatable not in (None, True, False):
-            raise ParameterError(f"repeatable must be True, False or None, got {repeatable!r}")
-        if repeatable is False and self.prior.family.plans:
-            raise ParameterError(
-                "the actions of an MDP are taken again and again: leave repeatable out"
-            )
-        self._repeatable = repeatable
-        self._find_repeatable()
 
     def _settings(self) -> dict[str, Any]:
         return {} if self._repeatable is None else {"repeatable": self._repeatable}

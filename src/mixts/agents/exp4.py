@@ -147,19 +147,6 @@ class VotingAgent(Agent):
     ) -> Offer:
         """Check actions and mask, and return the offer of them."""
 
-    def _with_money(self, offer: Offer, values: Any, costs: Any) -> Offer:
-        raise ParameterError(
-            f"the experts of {type(self).__name__} vote by mean rewards: leave values and costs out"
-        )
-
-    def _with_top(self, offer: Offer, top: Any) -> Offer:
-        raise ParameterError(
-            f"{type(self).__name__} learns from one decision at a time: leave top out"
-        )
-
-    def _ranked(self, offer: Offer) -> Choice:
-        raise ParameterError(f"{type(self).__name__} ranks no actions: leave top out")
-
     def _probabilities(self, offer: Offer) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         index, actions, mask = offer.tasks, offer.actions, offer.available
         advice = self._advice(index, actions, mask)

@@ -12,6 +12,7 @@ from mixts.agents.bayesian import BeliefAgent
 from mixts.agents.offers import Offer
 from mixts.families.choice import inclusion, top_rows
 from mixts.families.rewards import RewardBelief
+from mixts.families.statistics import Statistics
 from mixts.prior import MixturePrior
 
 _N_SAMPLES = 1000
@@ -82,17 +83,6 @@ class Greedy(ScoringAgent):
     0
     """
 
-    def __init__(
-        self,
-        prior: MixturePrior,
-        n_tasks: int | None = None,
-        seed: Seed = None,
-        *,
-        repeatable: bool | None = None,
-    ) -> None:
-        super().__init__(prior, n_tasks, seed)
-        self._set(repeatable=repeatable)
-
     def scores(self, rewards: RewardBelief, offer: Offer) -> Float[Array, "m K"]:
         """Return the mean of each action.
 
@@ -146,17 +136,13 @@ class BayesUCB(ScoringAgent):
     def __init__(
         self,
         prior: MixturePrior,
-        n_tasks: int | None = None,
+        n_tasks: int | Statistics | None = None,
         seed: Seed = None,
         *,
         horizon: int | None = None,
         repeatable: bool | None = None,
     ) -> None:
-        super().__init__(prior, n_tasks, seed)
-        self._set(horizon, repeatable=repeatable)
-
-    def _set(self, horizon: int | None = None, *, repeatable: bool | None = None) -> None:
-        super()._set(repeatable=repeatable)
+        super().__init__(prior, n_tasks, seed, repeatable=repeatable)
         self._horizon = self._checked_horizon(horizon)
         self._n_draws = 1 if horizon is None else _N_SAMPLES
 

@@ -12,6 +12,7 @@ from mixts.agents._kernels import least_ratio
 from mixts.agents.bayesian import BeliefAgent
 from mixts.agents.offers import Offer
 from mixts.families.rewards import RewardBelief
+from mixts.families.statistics import Statistics
 from mixts.prior import MixturePrior
 
 N_SAMPLES = 256
@@ -66,33 +67,19 @@ class MixIDS(BeliefAgent):
     def __init__(
         self,
         prior: MixturePrior,
-        n_tasks: int | None = None,
+        n_tasks: int | Statistics | None = None,
         seed: Seed = None,
         *,
         n_samples: int = N_SAMPLES,
         horizon: int | None = None,
         repeatable: bool | None = None,
     ) -> None:
-        super().__init__(prior, n_tasks, seed)
-        self._set(n_samples, horizon, repeatable=repeatable)
-
-    def _set(
-        self,
-        n_samples: int = N_SAMPLES,
-        horizon: int | None = None,
-        *,
-        repeatable: bool | None = None,
-    ) -> None:
-        super()._set(repeatable=repeatable)
+        super().__init__(prior, n_tasks, seed, repeatable=repeatable)
         self._n_draws = _checks.count(n_samples, "n_samples", least=2)
         self._horizon = self._checked_horizon(horizon)
 
     def _settings(self) -> dict[str, Any]:
-        return {
-            "n_samples": self._n_draws,
-            "horizon": self._horizon,
-            **super()._settings(),
-        }
+        return {"n_samples": self._n_draws, "horizon": self._horizon, **super()._settings()}
 
     def terms(
         self,

@@ -13,6 +13,7 @@ from mixts.agents.offers import Offer
 from mixts.errors import ParameterError
 from mixts.families.choice import top_rows
 from mixts.families.rewards import RewardBelief
+from mixts.families.statistics import Statistics
 from mixts.prior import MixturePrior
 
 
@@ -21,7 +22,7 @@ class MixTS(BeliefAgent):
 
     A decision draws a latent state from its posterior once, then all parameters given the state,
     and takes the best action under them. Plain TS is MixTS with a prior of one component, and UniTS
-    is MixTS with ``prior.collapse()``: see :meth:`units`. With a :class:`TabularMDP` the parameters
+    is MixTS with ``prior.collapse()``. With a :class:`TabularMDP` the parameters
     are an MDP and the action is its best policy: PSRL is the uniform prior of one component.
 
     Parameters
@@ -61,20 +62,14 @@ class MixTS(BeliefAgent):
     def __init__(
         self,
         prior: MixturePrior,
-        n_tasks: int | None = None,
+        n_tasks: int | Statistics | None = None,
         seed: Seed = None,
         *,
         n_samples: int = 1000,
         horizon: int | None = None,
         repeatable: bool | None = None,
     ) -> None:
-        super().__init__(prior, n_tasks, seed)
-        self._set(n_samples, horizon, repeatable=repeatable)
-
-    def _set(
-        self, n_samples: int = 1000, horizon: int | None = None, *, repeatable: bool | None = None
-    ) -> None:
-        super()._set(repeatable=repeatable)
+        super().__init__(prior, n_tasks, seed, repeatable=repeatable)
         if horizon is not None and self.prior.family.plans:
             raise ParameterError(
                 "MixTS takes no horizon for an MDP, because it plans whole episodes: leave it out"
@@ -83,36 +78,7 @@ class MixTS(BeliefAgent):
         self._horizon = self._checked_horizon(horizon)
 
     def _settings(self) -> dict[str, Any]:
-        return {
-            "n_samples": self._n_draws,
-            "horizon": self._horizon,
-            **super()._settings(),
-        }
-
-    @classmethod
-    def units(cls, prior: MixturePrior, n_tasks: int | None = None, seed: Seed = None) -> Self:
-        """Return UniTS: TS with the mixture collapsed to one component  [paper: Sec. 6.2].
-
-        Parameters
-        ----------
-        prior
-            Mixture to collapse.
-        n_tasks, seed
-            As for :class:`MixTS`.
-
-        Returns
-        -------
-        MixTS
-            The agent.
-
-        Examples
-        --------
-        >>> import mixts
-        >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
-        >>> mixts.MixTS.units(prior, seed=1).prior.n_components
-        1
-        """
-        return cls(prior.collapse(), n_tasks, seed)
+        return {"n_samples": self._n_draws, "horizon": self._horizon, **super()._settings()}
 
     def probabilities(
         self, rewards: RewardBelief, offer: Offer
@@ -184,15 +150,12 @@ class Oracle(MixTS):
         self,
         prior: MixturePrior,
         latent: ArrayLike,
-        n_tasks: int | None = None,
+        n_tasks: int | Statistics | None = None,
         seed: Seed = None,
         *,
         n_samples: int = 1000,
     ) -> None:
         super().__init__(prior, n_tasks, seed, n_samples=n_samples)
-        self._set_latent(latent)
-
-    def _set_latent(self, latent: ArrayLike) -> None:
         n = self.prior.n_components
         states = _checks.integers(latent, "latent must be component indices", ParameterError)
         inside = ((states >= 0) & (states < n)).all()
@@ -202,6 +165,9 @@ class Oracle(MixTS):
                 f"the {self._axis.size} tasks, got {latent!r}"
             )
         self._latent = np.broadcast_to(states, (self._axis.size,)).astype(np.int64)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"n_samples": self._n_draws}
 
     def add_tasks(self, n: int) -> Int[Array, " n"]:
         """Raise ``ParameterError``: the latent states of new tasks are unknown.
@@ -237,6 +203,5 @@ class Oracle(MixTS):
 
     @classmethod
     def _restore(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
-        agent = super()._restore(header, arrays)
-        agent._set_latent(arrays["latent"])
-        return agent
+        settings = {**header["settings"], "latent": arrays["latent"]}
+        return super()._restore({**header, "settings": settings}, arrays)

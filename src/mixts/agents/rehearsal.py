@@ -33,7 +33,7 @@ from mixts.families import (
 )
 from mixts.prior import MixturePrior
 
-_FEW = 3
+_EXAMPLE_SIZE = 3
 """Components and arms of an example."""
 
 _ONE, _MEAN = np.ones((2, 3)), np.array([[0.0, 0.1, 0.2], [0.2, 0.1, 0.0]])
@@ -77,11 +77,11 @@ def example_of(prior: MixturePrior) -> MixturePrior:
 
     Decisions with all of them may take seconds.
     """
-    heaviest = np.sort(np.argsort(-prior.weights, kind="stable")[:_FEW])
+    heaviest = np.sort(np.argsort(-prior.weights, kind="stable")[:_EXAMPLE_SIZE])
     some = prior.select(heaviest)
     family = some.family
     if family.n_arms is not None:
-        family = family.as_arms.arms(np.arange(min(_FEW, family.n_arms)))
+        family = family.as_arms.arms(np.arange(min(_EXAMPLE_SIZE, family.n_arms)))
     return MixturePrior(family, some.weights, repeatable=some.repeatable)
 
 

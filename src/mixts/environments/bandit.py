@@ -170,7 +170,7 @@ class BanditProblem(Problem):
     def play(self, chosen: Any) -> Outcome:
         index = checked_choice(chosen, self._means.shape, self._mask)
         values = self._means[self._rows, index]
-        laws = self._family.reward_laws(self.parameters, index, values)
+        laws = self._family.reward_parameters(self.parameters, index, values)
         rewards = self._family.outcomes(self._reward_rng, laws)
         if self._sets is None:
             taken = index

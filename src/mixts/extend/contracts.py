@@ -111,24 +111,14 @@ class FamilyProblem:
     prior
         A prior of the family.
     conjugate
-        Whether posteriors are distributions of the family.
+        Whether posteriors are in the family, and mean rewards linear in the parameters.
     """
 
     N_ROWS = 5
     """Number of actions on offer, of families with features."""
 
     def __init__(self, prior: MixturePrior, *, conjugate: bool = True) -> None:
-        self._prior, self._conjugate = prior, conjugate
-
-    @property
-    def prior(self) -> MixturePrior:
-        """The prior."""
-        return self._prior
-
-    @property
-    def conjugate(self) -> bool:
-        """Whether posteriors are in the family, and mean rewards linear in the parameters."""
-        return self._conjugate
+        self.prior, self.conjugate = prior, conjugate
 
     @property
     def linear(self) -> bool:
@@ -173,8 +163,8 @@ class FamilyProblem:
         else:
             actions = chosen = rng.integers(family.n_arms, size=n)
             means = theta[0, actions]
-        laws = family.reward_laws(np.repeat(theta, n, axis=0), chosen, means)
-        return actions, family.outcomes(rng, laws)
+        parameters = family.reward_parameters(np.repeat(theta, n, axis=0), chosen, means)
+        return actions, family.outcomes(rng, parameters)
 
     def belief(self, seed: int, n: int) -> Belief:
         """Return the belief about one task after n rounds."""
@@ -234,17 +224,7 @@ class AgentProblem:
         *,
         step_by_step: bool = False,
     ) -> None:
-        self._family, self._build, self._step_by_step = family, build, step_by_step
-
-    @property
-    def family(self) -> FamilyProblem:
-        """The problem of its actions."""
-        return self._family
-
-    @property
-    def step_by_step(self) -> bool:
-        """Whether each decision needs its own update."""
-        return self._step_by_step
+        self.family, self._build, self.step_by_step = family, build, step_by_step
 
     def build(self, n_tasks: int | None, seed: Any = 0) -> Any:
         """Return a new agent."""
@@ -785,13 +765,16 @@ def decisions_follow_the_probabilities(problem: AgentProblem) -> None:
     problem.play(agent, 4)
     offered, tasks = problem.offer(rng), np.zeros(n, int)
     # Probabilities may be estimates, other ones in each call: both sides are averaged.
-    laws = np.stack([agent.action_probabilities(offered)[0][0] for _ in range(n_calls)])
+    probabilities = np.stack([agent.action_probabilities(offered)[0][0] for _ in range(n_calls)])
     shares = np.stack(
-        [np.bincount(agent.act(offered, tasks=tasks), minlength=laws.shape[1]) for _ in laws]
+        [
+            np.bincount(agent.act(offered, tasks=tasks), minlength=probabilities.shape[1])
+            for _ in probabilities
+        ]
     )
-    same_numbers(laws.sum(axis=1), np.ones(n_calls), "sum of probabilities", 1e-6)
-    gap, law = shares / n - laws, laws.mean(axis=0)
-    least = law * (1 - law) / (n * n_calls) + 1e-12
+    same_numbers(probabilities.sum(axis=1), np.ones(n_calls), "sum of probabilities", 1e-6)
+    gap, average = shares / n - probabilities, probabilities.mean(axis=0)
+    least = average * (1 - average) / (n * n_calls) + 1e-12
     spread = np.sqrt(np.maximum(gap.var(axis=0) / n_calls, least))
     worst = float(np.max(np.abs(gap.mean(axis=0)) / spread))
     assert worst < N_ERRORS, f"shares of actions differ by {worst:.1f} standard errors"

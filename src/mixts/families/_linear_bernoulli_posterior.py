@@ -8,32 +8,109 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy  # loads a submodule when it is first used
 
 from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
 from mixts.families._kernels import logistic as kernels
+from mixts.families._kernels.logistic import Design
 from mixts.families._linear_rewards import RowRewards
-from mixts.families._logistic_points import (
-    KEPT_POINTS,
-    TOLERANCE,
-    Table,
-    evidence_of,
-    logistic,
-    table_of,
-)
 from mixts.families.base import Posterior, Waiting
 from mixts.families.bernoulli import BetaMarginal
 from mixts.families.linear_bernoulli_statistics import LinearBernoulliStatistics
 from mixts.families.quadrature import NormalMarginal
 from mixts.families.rewards import AverageRewards, reweighed
-from mixts.families.statistics import Statistics
 
 if TYPE_CHECKING:
     from mixts.families.linear_bernoulli import LinearBernoulli
+
+Table = tuple[Array, Array, Array, Array]
+"""The fields of ``_kernels.logistic.Tables``: offsets, rows, trials and successes."""
+
+TOLERANCE = 0.02
+"""Points are added until the standard error of the log evidence is below this."""
+
+MOST_POINTS = 4096
+"""Most points of integration for the evidence."""
+
+KEPT_POINTS = 1024
+"""Most points of the posteriors that decisions use, which are kept."""
+
+_AT_ONCE = 64
+"""Tasks of one compiled pass that keeps no posteriors."""
+
+
+def logistic(x: Array) -> Array:
+    """Return 1 / (1 + exp(-x)), without overflow."""
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))
+
+
+def task_bytes(n_components: int, n_features: int) -> int:
+    """Return the memory of one task's posterior in bytes."""
+    d = n_features
+    return 8 * n_components * (KEPT_POINTS + d * d + 5 * d + 4)
+
+
+def new_design(prior: LinearBernoulli) -> Design:
+    """Return the moments of a prior with dense roots, and the fixed points of its dimension."""
+    roots, points = prior.roots, fixed_points(prior.n_features)
+    return Design(prior.mean.copy(), roots.matrices(), roots.group_of, points, TOLERANCE)
+
+
+@lru_cache(maxsize=16)
+def fixed_points(d: int) -> Float[Array, "d N"]:
+    """Return the points of integration in d dimensions, the same in every process.
+
+    Blocks are random shifts of a lattice ``k z / n mod 1``. Its generator z is chosen coordinate
+    by coordinate to have the least worst-case error (Sloan and Reztsov), with weights that fall
+    with the coordinate. In the order of reversed bits, each first half is a lattice, too.
+    """
+    n = MOST_POINTS // (2 * kernels.N_BLOCKS)
+    order = np.zeros(1, np.int64)
+    while len(order) < n:
+        order = np.concatenate([2 * order, 2 * order + 1])
+    odd, places, error, generator = np.arange(1, n, 2), np.arange(n), np.ones(n), []
+    for j in range(d):
+        x = np.outer(odd, places) % n / n
+        factors = 1 + (2 * math.pi) ** 2 / (j + 1) * (x * x - x + 1 / 6)
+        best = int((factors @ error).argmin())
+        error *= factors[best]
+        generator.append(int(odd[best]))
+    shifts = np.random.default_rng(d).random((kernels.N_BLOCKS, 1, d))
+    uniform = (np.outer(order, generator) / n + shifts) % 1
+    return kernels.make_points(scipy.special.ndtri(np.clip(uniform, 1e-9, 1 - 1e-9)))
+
+
+def evidence_of(
+    design: Design, statistics: LinearBernoulliStatistics
+) -> tuple[Float[Array, "n L"], Float[Array, "n L"]]:
+    """Return the log evidence of each task, and its standard error."""
+    n, (n_components, d) = len(statistics), design.mean.shape
+    found = np.zeros((2, n, n_components))
+    out = tuple(kernels.new_posterior(min(n, _AT_ONCE), n_components, d, MOST_POINTS))
+    for start in range(0, n, _AT_ONCE):
+        part = statistics[start : start + _AT_ONCE]
+        own = part.tables
+        offsets = np.append(0, np.cumsum(own.size))
+        counts = own.trials.astype(float), own.successes.astype(float)
+        slots, wanted = np.arange(len(part)), np.ones((len(part), n_components), bool)
+        kernels.condition((offsets, own.rows, *counts), slots, tuple(design), wanted, out)
+        found[:, start : start + len(part)] = out[0][: len(part)], out[1][: len(part)]
+    return found[0], found[1]
+
+
+def table_of(statistics: LinearBernoulliStatistics, task: int) -> Table:
+    """Return the fields of ``_kernels.logistic.Tables`` for one task."""
+    tables = statistics.tables
+    start, size = int(tables.start[task]), int(tables.size[task])
+    own = slice(start, start + size)
+    counts = tables.trials[own].astype(float), tables.successes[own].astype(float)
+    return np.array([0, size]), tables.rows[own], *counts
+
 
 _LEAST_WEIGHT = 0.005
 """Components of less weight need no precise click rates: these have an error of some 0.03."""
@@ -66,22 +143,20 @@ class LinearBernoulliPosterior(Posterior):
     def __init__(
         self,
         prior: LinearBernoulli,
-        statistics: Statistics,
+        statistics: LinearBernoulliStatistics,
         log_weights: Float[Array, " L"],
         *,
         allow_dormant: bool = True,
     ) -> None:
-        assert isinstance(statistics, LinearBernoulliStatistics)
-        self.prior = prior
-        self.statistics = statistics
+        super().__init__(prior, statistics, log_weights, allow_dormant=allow_dormant)
         self._log_weights = log_weights
         self._margin = _DORMANT_MARGIN if allow_dormant else math.inf
         n = len(statistics)
-        self._relative = np.zeros((n, prior.n_components))
+        self._working_evidence = np.zeros((n, prior.n_components))
         self._ceiling = np.zeros((n, prior.n_components))
         """Log evidence when it was last computed: every further click or silence lowers it."""
         self._unknown = set(np.flatnonzero(statistics.tables.size).tolist())
-        """Tasks whose ``_relative`` is out of date."""
+        """Tasks whose ``_working_evidence`` is out of date."""
         self._precise = np.zeros((2, n, prior.n_components))
         """Log evidence and its error at full precision."""
         self._is_stale = statistics.tables.size > 0
@@ -104,7 +179,7 @@ class LinearBernoulliPosterior(Posterior):
         """log p(history | s), -inf where the component is dormant; computed when it is read."""
         for task in sorted(self._unknown):
             self._learn(task)
-        return self._relative
+        return self._working_evidence
 
     def log_evidence(self) -> Float[Array, "n L"]:
         """Return log p(history | s) of every component, all as precise as ``TOLERANCE`` says."""
@@ -133,7 +208,7 @@ class LinearBernoulliPosterior(Posterior):
             n, d = self.prior.mean.shape
             found = kernels.new_posterior(1, n, d, KEPT_POINTS)
         found.n_points[:] = 0
-        ceiling, wanted = self._ceiling[task], self._relative[task] > -np.inf
+        ceiling, wanted = self._ceiling[task], self._working_evidence[task] > -np.inf
         self._condition(task, wanted, found, self._quick)
         joint, top = self._joint(found, wanted, ceiling)
         if not all(wanted.tolist()):
@@ -150,7 +225,7 @@ class LinearBernoulliPosterior(Posterior):
                 self._condition(task, unsure, found, self._design)
                 joint, top = self._joint(found, wanted, ceiling)
         asleep = (joint < top - DORMANT_LIMIT - self._margin) & (joint > -np.inf)
-        self._relative[task] = np.where(asleep | ~wanted, -np.inf, ceiling)
+        self._working_evidence[task] = np.where(asleep | ~wanted, -np.inf, ceiling)
         self._unknown.discard(task)
         self._refined.pop(task, None)
         _put(self._kept, task, found, self._max_kept)
@@ -196,7 +271,7 @@ class LinearBernoulliPosterior(Posterior):
             _put(self._refined, task, refined, self._max_kept)
         coarse = refined.n_points[0] < KEPT_POINTS
         if not every:
-            coarse &= softmax(self._log_weights + self._relative[task]) > _LEAST_WEIGHT
+            coarse &= softmax(self._log_weights + self._working_evidence[task]) > _LEAST_WEIGHT
         if coarse.any():
             self._condition(task, coarse, refined, self._finest)
         return refined
@@ -215,7 +290,10 @@ class LinearBernoulliPosterior(Posterior):
         """Append tasks with no history."""
         self.statistics, self._last = self.statistics.extend(n), None
         rows = ((0, n), (0, 0))
-        self._relative, self._ceiling = np.pad(self._relative, rows), np.pad(self._ceiling, rows)
+        self._working_evidence, self._ceiling = (
+            np.pad(self._working_evidence, rows),
+            np.pad(self._ceiling, rows),
+        )
         self._precise = np.pad(self._precise, ((0, 0), *rows))
         self._is_stale = np.pad(self._is_stale, (0, n))
 
@@ -363,9 +441,6 @@ class ClickRates(RowRewards, AverageRewards):
     """Click rates of actions, which depend on each other through theta."""
 
     posterior: LinearBernoulliPosterior
-    tasks: Int[Array, " m"]
-    weights: Float[Array, "m L"]
-    actions: Array
 
     @cached_property
     def _moments(self) -> Float[Array, "4 m L K"]:
@@ -390,13 +465,6 @@ class ClickRates(RowRewards, AverageRewards):
         normal = NormalMarginal(self._moments[2:], 1.0)
         return logistic(normal.mixture_quantiles(self.weights, probability))
 
-    def draw(
-        self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
-    ) -> Float[Array, "n K"]:
-        theta = self.posterior.sample(rng, self.tasks[rows], latent)
-        sets = self.actions if self.actions.ndim == 2 else self.actions[rows]
-        return self.posterior.prior.mean_rewards(theta, sets)
-
     @cached_property
     def _noise(self) -> Float[Array, "m L K"]:
         """Standard deviation of a click as an observation of a'theta: 1 / sqrt(E[p (1 - p)])."""
@@ -412,12 +480,7 @@ class ClickRates(RowRewards, AverageRewards):
         return np.asarray(sets @ roots / self._noise[..., None])
 
     def placed(
-        self,
-        rng: np.random.Generator,
-        x: Float[Array, "n K"],
-        left: Float[Array, "n K"],
-        rows: Int[Array, " n"],
-        latent: Int[Array, " n"],
+        self, rng: np.random.Generator, x: Array, left: Array, rows: Array, latent: Array
     ) -> Float[Array, "n K"]:
         """Return click rates: of normal z, E[logistic(z)] is logistic(E[z] / sqrt(1 + pi v/8))."""
         noise = self._noise[rows, latent]

@@ -1,7 +1,6 @@
 """Posteriors of linear tasks: updated one observation at a time, or computed from statistics.
 
-The arrays are records of ``_kernels.slots`` and ``_kernels.dormant``; docs/numerics.md has the
-mathematics.
+The arrays are records of ``_kernels.slots``; docs/numerics.md has the mathematics.
 """
 
 from __future__ import annotations
@@ -14,13 +13,12 @@ import numpy as np
 
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ActionError
+from mixts.families._kernels import actions as action_kernels
 from mixts.families._kernels import linear as kernels
-from mixts.families._kernels.actions import action_moments, best_in_draws, new_scratch
-from mixts.families._kernels.dormant import Dormancy, mark_dormant
-from mixts.families._kernels.evidence import condition
+from mixts.families._kernels.linear import condition
 from mixts.families._kernels.roots import N_SCRATCH
-from mixts.families._kernels.slots import LOST, NEW, Histories, Prior
-from mixts.families._kernels.triangles import fold_block
+from mixts.families._kernels.rows import fold_block
+from mixts.families._kernels.slots import LOST, NEW, Dormancy, Histories, Prior, mark_dormant
 from mixts.families._linear_rewards import LinearRewards
 from mixts.families._linear_slots import BUDGET_BYTES, SlotPool, empty_slots
 from mixts.families.base import Posterior, Waiting
@@ -57,14 +55,13 @@ class LinearPosterior(Posterior):
         allow_dormant: bool = True,
         budget: int = BUDGET_BYTES,
     ) -> None:
-        self.prior = prior
-        self.statistics = statistics
+        super().__init__(prior, statistics, log_weights, allow_dormant=allow_dormant)
         n, n_components, roots = len(statistics), prior.n_components, prior.roots
         n_groups = len(roots.values)
         self._prior = Prior(
             prior.mean.copy(), roots.packed, roots.starts, roots.members, roots.group_of,
             log_weights, prior.unit_noise, prior.unit_noise**2,
-            *(np.array(law) for law in prior.noise_law),
+            *(np.array(part) for part in prior.noise_prior),
         )  # fmt: skip
         known = not len(self._prior.degrees)
         self._pool = SlotPool(n, n_groups, n_components, prior.n_features, budget)
@@ -197,7 +194,7 @@ class LinearPosterior(Posterior):
     def _update_long(self, tasks: Int[Array, " m"], actions: Array, outcomes: Array) -> None:
         """Fold long histories into the statistics, and compute the evidence once."""
         (count, factor), dormancy = self._histories, self._dormancy
-        relative = self.relative_evidence
+        evidence = self.relative_evidence
         order = np.argsort(tasks, kind="stable")
         distinct, first = np.unique(tasks[order], return_index=True)
         for task, rows in zip(distinct, np.split(order, first[1:]), strict=True):
@@ -208,7 +205,7 @@ class LinearPosterior(Posterior):
         dormancy.refresh[distinct] = count[distinct] + _REFRESH
         held = self._pool.of_task[distinct] >= 0
         for some, keep in ((distinct[held], True), (distinct[~held], False)):
-            relative[some] = self._evidence(some, ~dormancy.dormant[some], keep=keep)
+            evidence[some] = self._evidence(some, ~dormancy.dormant[some], keep=keep)
         self._mark_dormant(distinct)
 
     def _observe(self, tasks: Int[Array, " m"], actions: Array, outcomes: Array) -> None:
@@ -275,14 +272,14 @@ class LinearPosterior(Posterior):
         """Draw components and parameters, and find the best actions, in one compiled pass."""
         if actions is None or not self._pool.holds_all:
             return None
-        relative, m = self.relative_evidence, len(tasks)
+        evidence, m = self.relative_evidence, len(tasks)
         uniform, x = rng.random(m), rng.standard_normal((m, self.prior.n_features))
         sets = actions if actions.ndim == 3 else actions[None]
         available = NO_MASK if mask is None else mask
         scores, (best, latent) = np.empty((m, sets.shape[1])), np.empty((2, m), np.int64)
         prior, _, slots, _, scratch = self._plain()
         offer = sets, available, scores, best, latent
-        code = kernels.decide((tasks, uniform, x), offer, prior, slots, relative, scratch)
+        code = kernels.decide((tasks, uniform, x), offer, prior, slots, evidence, scratch)
         if code:
             resolve(rng, code, scores, available, best)
         return best, latent
@@ -379,20 +376,7 @@ class LinearPosterior(Posterior):
         covariance = (covariance + np.swapaxes(covariance, 1, 2)) / 2
         return self.prior.with_moments(mean, covariance)
 
-    def best_action_probabilities(
-        self,
-        rng: np.random.Generator,
-        tasks: Int[Array, " m"],
-        weights: Float[Array, "m L"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        n_samples: int,
-    ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """Estimate P(action is best) and its standard error, without bias: see ``_in_draws``."""
-        found = self._in_draws(rng, tasks, weights, actions, mask, n_samples)
-        return found[0], np.sqrt(found[1])
-
-    def expected_regrets(
+    def best_in_draws(
         self,
         rng: np.random.Generator,
         tasks: Int[Array, " m"],
@@ -400,42 +384,28 @@ class LinearPosterior(Posterior):
         actions: Array,
         mask: Bool[Array, "m K"],
         n_samples: int,
-    ) -> Float[Array, "m K"]:
-        """Estimate E[max_b X_b] - E[X_a], X_a = a'theta, without bias: see ``_in_draws``.
-
-        Only E[max_b X_b - X_lead] is sampled, where lead is the action of the highest mean. The
-        other differences come from exact means.
-        """
-        return self._in_draws(rng, tasks, weights, actions, mask, n_samples)[2]
-
-    def _in_draws(
-        self,
-        rng: np.random.Generator,
-        tasks: Int[Array, " m"],
-        weights: Float[Array, "m L"],
-        actions: Array | None,
-        mask: Bool[Array, "m K"],
-        n_samples: int,
     ) -> Float[Array, "3 m K"]:
-        """Estimate the arrays of ``_kernels.actions.best_in_draws``.
+        """Estimate P(action is best), the variance of that estimate, and regrets, without bias.
+
+        The regret is E[max_b X_b] - E[X_a], X_a = a'theta. Only E[max_b X_b - X_lead] is sampled,
+        where lead is the action of the highest mean: the other differences come from exact means.
 
         Components are summed exactly, and parameters are sampled. Component s gets
         ``2 + n_samples w_s / 2`` pairs of samples, a number fixed by the history, so that the
         estimate ``sum_s w_s (mean over s's samples)`` has the right expectation. The samples of a
         pair lie opposite each other about the mean, which mostly makes the error smaller.
         """
-        assert actions is not None
         pairs = 2 + (n_samples / 2 * weights).astype(np.int64)
         pairs[(weights <= 0) | np.isneginf(self.relative_evidence[tasks])] = 0
         sizes = pairs.sum(axis=1)
         found = np.zeros((3, *mask.shape))
-        scratch = new_scratch(self.prior.n_features, mask.shape[1])
+        scratch = action_kernels.new_scratch(self.prior.n_features, mask.shape[1])
         for part in self._parts(tasks, sizes):
             x = rng.standard_normal((sizes[part].sum(), self.prior.n_features))
             self._add_noise(rng, tasks[part], pairs[part], x)
             decisions = self._decisions(part, tasks, actions, mask, weights, pairs) + scratch
             own = found[:, part]
-            bad = best_in_draws(decisions, x, own)
+            bad = action_kernels.best_in_draws(decisions, x, own)
             if bad >= 0:
                 row = np.arange(len(tasks))[part][bad]
                 raise ActionError(f"the actions of decision {row} must have finite features")
@@ -467,11 +437,11 @@ class LinearPosterior(Posterior):
         active = ~np.isneginf(self.relative_evidence[tasks])
         mask = np.ones((len(tasks), actions.shape[-2]), bool)
         weights, pairs = active.astype(float), active.astype(np.int64)
-        scratch = new_scratch(self.prior.n_features, actions.shape[-2])
+        scratch = action_kernels.new_scratch(self.prior.n_features, actions.shape[-2])
         for part in self._parts(tasks, pairs.sum(axis=1)):
             decisions = self._decisions(part, tasks, actions, mask, weights, pairs) + scratch
             own = mean[part], variance[part] if len(variance) else variance
-            action_moments(decisions, own)
+            action_kernels.action_moments(decisions, own)
             mean[part] = own[0]
             if len(variance):
                 variance[part] = own[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,8 +20,26 @@ _ALONE = 1e-9
 """A row whose leverage is within this of 1 is alone in its direction: others say nothing of it."""
 
 
+@dataclass(frozen=True)
 class RowRewards(RewardBelief):
     """Mean rewards of rows of features, which say something about each other through theta."""
+
+    posterior: Any
+    tasks: Int[Array, " m"]
+    weights: Float[Array, "m L"]
+    actions: Array
+
+    def draw(
+        self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
+    ) -> Float[Array, "n K"]:
+        return self._means_of(self.posterior.sample(rng, self.tasks[rows], latent), rows)
+
+    def _means_of(
+        self, parameters: Float[Array, "n p"], rows: Int[Array, " n"]
+    ) -> Float[Array, "n K"]:
+        """Return the mean rewards under parameters drawn for these decisions."""
+        sets = self.actions if self.actions.ndim == 2 else self.actions[rows]
+        return np.asarray(self.posterior.prior.mean_rewards(parameters, sets))
 
     def once(self, mask: Bool[Array, "m K"]) -> OnceRewards:
         return OnceRows(self, mask)
@@ -132,36 +150,22 @@ class ProductRewards(RowRewards):
     """Mean rewards a'theta of actions, which depend on each other through theta."""
 
     posterior: LinearPosterior
-    tasks: Int[Array, " m"]
-    weights: Float[Array, "m L"]
-    actions: Array
-
-    def draw(
-        self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
-    ) -> Float[Array, "n K"]:
-        return self._products(self.posterior.sample(rng, self.tasks[rows], latent), rows)
-
-    def _products(
-        self, parameters: Float[Array, "n p"], rows: Int[Array, " n"]
-    ) -> Float[Array, "n K"]:
-        sets = self.actions if self.actions.ndim == 2 else self.actions[rows]
-        return self.posterior.prior.mean_rewards(parameters, sets)
 
     def best(
         self, rng: np.random.Generator, mask: Bool[Array, "m K"], n_samples: int
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Estimate P(action is the best) by a compiled loop over pairs of draws."""
-        return self.posterior.best_action_probabilities(
-            rng, self.tasks, self.weights, self.actions, mask, n_samples
-        )
+        found = self._in_draws(rng, mask, n_samples)
+        return found[0], np.sqrt(found[1])
 
     def regrets(
         self, rng: np.random.Generator, mask: Bool[Array, "m K"], n_samples: int
     ) -> Float[Array, "m K"]:
         """Estimate the regrets by the same loop."""
-        return self.posterior.expected_regrets(
-            rng, self.tasks, self.weights, self.actions, mask, n_samples
-        )
+        return self._in_draws(rng, mask, n_samples)[2]
+
+    def _in_draws(self, rng: np.random.Generator, mask: Bool[Array, "m K"], n: int) -> Array:
+        return self.posterior.best_in_draws(rng, self.tasks, self.weights, self.actions, mask, n)
 
     def scaled_rows(self) -> Float[Array, "m L K d"]:
         roots = self.posterior.component_roots(self.tasks)
@@ -169,12 +173,7 @@ class ProductRewards(RowRewards):
         return sets @ np.swapaxes(roots, 2, 3) / self.posterior.prior.unit_noise
 
     def placed(
-        self,
-        rng: np.random.Generator,
-        x: Float[Array, "n K"],
-        left: Float[Array, "n K"],
-        rows: Int[Array, " n"],
-        latent: Int[Array, " n"],
+        self, rng: np.random.Generator, x: Array, left: Array, rows: Array, latent: Array
     ) -> Float[Array, "n K"]:
         return self.marginal.mean()[rows, latent] + self.posterior.prior.unit_noise * x
 

@@ -16,12 +16,12 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
+from mixts.families._kernels.choice import draw_best_arms
 from mixts.families._kernels.roots import LARGEST
-from mixts.families._kernels.winners import draw_best_arms
 from mixts.families.base import Family, Posterior, Waiting
 from mixts.families.choice import NO_MASK
-from mixts.families.quadrature import Marginal, MeanDistribution
-from mixts.families.rewards import IndependentRewards, RewardBelief, with_expected_rewards
+from mixts.families.quadrature import MeanDistribution
+from mixts.families.rewards import IndependentRewards, RewardBelief
 from mixts.families.statistics import Statistics
 
 _RECOMPUTE_COST = 4
@@ -53,8 +53,9 @@ class ArmStatistics(Statistics):
         shape = self.array(next(iter(self.fields))).shape
         if len(shapes) != 1 or len(shape) != 2:
             raise StatisticsError(f"expected arrays of one shape (tasks, arms), got {shapes}")
-        if self.single and shape[0] != 1:
-            raise StatisticsError(f"single statistics hold one task, got {shape[0]}")
+        for name in self.fields:
+            if name != "average" and (self.array(name) < 0).any():
+                raise StatisticsError(f"{name} must be at least 0")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -67,9 +68,9 @@ class ArmStatistics(Statistics):
         return self._view(self.pulls.sum(axis=1))
 
     @property
-    @abstractmethod
     def pulls(self) -> Int[Array, "n K"]:
         """Number of observations of each arm, task axis first."""
+        return self.array("count")
 
     @functools.cached_property
     def _expected(self) -> str:
@@ -152,10 +153,142 @@ def merge_moments(ours: Moments, theirs: Moments) -> Moments:
     return count, average, ours[2] + theirs[2] + gap * gap * share * ours[0]
 
 
+class ArmPosterior(Posterior):
+    """Posteriors of arms: only the statistics and L numbers per task are stored.
+
+    Arms are cheap, so no component becomes dormant.
+    """
+
+    rewards_type: ClassVar[Any] = IndependentRewards
+    """Belief about the mean rewards of arms, made of weights and distributions."""
+    _evidence: Array | None = None
+    """Log evidence, once it is computed."""
+
+    @property
+    def relative_evidence(self) -> Float[Array, "n L"]:  # type: ignore[override]
+        """log p(history | s) up to a constant per task, computed at the first use."""
+        if self._evidence is None:
+            self._evidence = np.zeros((len(self.statistics), self.prior.n_components))
+            seen = np.flatnonzero(self.statistics.pulls.any(axis=1))
+            if len(seen):
+                self._recompute(seen)
+        return self._evidence
+
+    def _recompute(self, tasks: Int[Array, " m"]) -> None:
+        self.prior.evidence_loop(
+            tasks, self.statistics.stored, self.prior.loop_parameters, self._sums()
+        )
+
+    def _sums(self) -> Any:
+        """Return what the loops write: the log evidence, and whatever else the family sums."""
+        return self._evidence
+
+    def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
+        """Count observations and update the evidence in one compiled pass, all or none."""
+        evidence = self.relative_evidence
+        if len(observed[0]) > _RECOMPUTE_COST * self.prior.n_arms * len(evidence):
+            # A long batch is counted first and its evidence computed once for each task.
+            self.statistics._observe(tasks, observed)
+            self._recompute(np.unique(tasks))
+            return
+        bad = self.prior.observe_loop(
+            tasks, *observed, self.statistics.stored, self.prior.loop_parameters, self._sums()
+        )
+        if bad >= 0:
+            self.statistics.refuse(observed, bad)
+
+    def log_evidence(self) -> Float[Array, "n L"]:
+        """Return log p(history | s), with all constants."""
+        return self.relative_evidence + self.prior.evidence_constant(self.statistics)[:, None]
+
+    def sample(
+        self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
+    ) -> Float[Array, "m p"]:
+        """Draw mean rewards of all arms, given the one component of each task."""
+        return self.prior.marginals(self.statistics, tasks, latent).sample(rng)
+
+    def decide(
+        self,
+        rng: np.random.Generator,
+        log_weights: Float[Array, " L"],
+        tasks: Int[Array, " m"],
+        mask: Bool[Array, "m K"] | None,
+        actions: Array | None = None,
+    ) -> tuple[Int[Array, " m"], Int[Array, " m"]] | None:
+        """Draw components and best arms in one compiled pass.
+
+        Every decision has random numbers of its own, so that the number of threads changes nothing.
+        None where the compiled loop does not know the family.
+        """
+        known = self.prior.decision_arrays(self.statistics)
+        if known is None:
+            return None
+        n, chosen = len(tasks), np.empty((2, len(tasks)), np.int64)
+        # The bits of two uniform numbers seed the streams.
+        asked = tasks, NO_MASK if mask is None else mask, rng.random(2).view(np.uint64)
+        form, counts, prior = known
+        weights, n_arms = (log_weights, self.relative_evidence), self.prior.n_arms
+
+        def work(first: int, last: int) -> None:
+            scratch = np.empty(1, np.uint64), np.empty((5, n_arms))
+            draw_best_arms((form, first, last, *asked), weights, counts, prior, scratch, chosen)
+
+        if n <= _THREAD_DECISIONS:
+            work(0, n)
+        else:
+            from mixts.engines._workers import in_threads  # not needed for a few decisions
+
+            in_threads(work, n, _THREAD_DECISIONS)
+        return chosen[0], chosen[1]
+
+    def _marginals(self, tasks: Int[Array, " m"]) -> Any:
+        """Return the distributions of the arms' means for these tasks and all components."""
+        pairs = np.empty((2, len(tasks), self.prior.n_components), np.int64)
+        pairs[0], pairs[1] = tasks[:, None], np.arange(self.prior.n_components)
+        return self.prior.marginals(self.statistics, pairs[0], pairs[1])
+
+    def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
+        """Return E[theta | history, s]."""
+        return self._marginals(tasks).mean()
+
+    def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
+        """Return Cov[theta | history, s], which is diagonal."""
+        variance = self._marginals(tasks).variance()
+        return variance[..., None] * np.eye(self.prior.n_arms)
+
+    def family(self, task: int) -> ArmFamily:
+        """Return the posterior of one task as a prior."""
+        parameters = self._marginals(np.array([task])).parameters[:, 0]
+        return self.prior.from_parameters(parameters, self.prior.settings())
+
+    def rewards(
+        self,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array | None,
+        waiting: Waiting | None = None,
+    ) -> RewardBelief:
+        """Return the belief about the mean rewards of the arms."""
+        belief: Any = self.rewards_type(weights, self._marginals(tasks))
+        if waiting is None or not len(waiting.tasks):
+            return belief
+        distinct, rows = np.unique(tasks, return_inverse=True)
+        counts = np.zeros((len(distinct), self.prior.n_arms), np.int64)
+        np.add.at(counts, tuple(waiting.among(distinct)), 1)
+        return belief.expecting(counts[rows])
+
+    def add_tasks(self, n: int) -> None:
+        """Append tasks without observations."""
+        self.statistics = self.statistics.extend(n)
+        if self._evidence is not None:
+            self._evidence = np.pad(self._evidence, ((0, n), (0, 0)))
+
+
 class ArmFamily(Family):
     """Independent arms given the component; parameters are the arms' mean rewards."""
 
     statistics_type: ClassVar[type[ArmStatistics]]
+    posterior_type: ClassVar[type[Posterior]] = ArmPosterior
     arm_parameters: ClassVar[int] = 2
     """Number of parameters of an arm's posterior."""
     gather_loop: ClassVar[Callable[..., None]]
@@ -424,12 +557,6 @@ class ArmFamily(Family):
         one = self.collapse(weights)._prior()
         return self.match(one.mean(), factor * one.variance(), self.settings())
 
-    def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
-    ) -> ArmPosterior:
-        """Return the posteriors; arms are cheap, so no component becomes dormant."""
-        return ArmPosterior(self, statistics)
-
     def _reward_moments(self, statistics: Statistics, actions: Array) -> tuple[Array, Array]:
         rows, every = np.arange(len(actions))[:, None], np.arange(self.n_components)
         marginal = self.marginals(statistics, rows, every)
@@ -465,144 +592,3 @@ class ArmFamily(Family):
                 "(a mask says which are available)"
             )
         return None, self.n_arms
-
-
-class ArmPosterior(Posterior):
-    """Posteriors of arms: only the statistics and L numbers per task are stored."""
-
-    statistics: ArmStatistics
-
-    def __init__(self, prior: ArmFamily, statistics: Statistics) -> None:
-        prior.check_statistics(statistics)
-        assert isinstance(statistics, ArmStatistics)
-        self.prior = prior
-        self.statistics = statistics
-        self._lazy: Array | None = None
-
-    @property
-    def relative_evidence(self) -> Float[Array, "n L"]:  # type: ignore[override]
-        """log p(history | s) up to a constant per task, computed at the first use."""
-        if self._lazy is None:
-            self._lazy = np.zeros((len(self.statistics), self.prior.n_components))
-            seen = np.flatnonzero(self.statistics.pulls.any(axis=1))
-            if len(seen):
-                self._recompute(seen)
-        return self._lazy
-
-    def _recompute(self, tasks: Int[Array, " m"]) -> None:
-        self.prior.evidence_loop(
-            tasks, self.statistics.stored, self.prior.loop_parameters, self._sums()
-        )
-
-    def _sums(self) -> Any:
-        """Return what the loops write: the log evidence, and whatever else the family sums."""
-        return self._lazy
-
-    def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
-        """Count observations and update the evidence in one compiled pass, all or none."""
-        relative = self.relative_evidence
-        if len(observed[0]) > _RECOMPUTE_COST * self.prior.n_arms * len(relative):
-            # A long batch is counted first and its evidence computed once for each task.
-            self.statistics._observe(tasks, observed)
-            self._recompute(np.unique(tasks))
-            return
-        bad = self.prior.observe_loop(
-            tasks, *observed, self.statistics.stored, self.prior.loop_parameters, self._sums()
-        )
-        if bad >= 0:
-            self.statistics.refuse(observed, bad)
-
-    def log_evidence(self) -> Float[Array, "n L"]:
-        """Return log p(history | s), with all constants."""
-        return self.relative_evidence + self.prior.evidence_constant(self.statistics)[:, None]
-
-    def sample(
-        self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
-    ) -> Float[Array, "m p"]:
-        """Draw mean rewards of all arms, given the one component of each task."""
-        return self.prior.marginals(self.statistics, tasks, latent).sample(rng)
-
-    def decide(
-        self,
-        rng: np.random.Generator,
-        log_weights: Float[Array, " L"],
-        tasks: Int[Array, " m"],
-        mask: Bool[Array, "m K"] | None,
-        actions: Array | None = None,
-    ) -> tuple[Int[Array, " m"], Int[Array, " m"]] | None:
-        """Draw components and best arms in one compiled pass.
-
-        Every decision has random numbers of its own, so that the number of threads changes nothing.
-        None where the compiled loop does not know the family.
-        """
-        known = self.prior.decision_arrays(self.statistics)
-        if known is None:
-            return None
-        n, chosen = len(tasks), np.empty((2, len(tasks)), np.int64)
-        # The bits of two uniform numbers seed the streams.
-        asked = tasks, NO_MASK if mask is None else mask, rng.random(2).view(np.uint64)
-        form, counts, prior = known
-        weights, n_arms = (log_weights, self.relative_evidence), self.prior.n_arms
-
-        def work(first: int, last: int) -> None:
-            scratch = np.empty(1, np.uint64), np.empty((5, n_arms))
-            draw_best_arms((form, first, last, *asked), weights, counts, prior, scratch, chosen)
-
-        if n <= _THREAD_DECISIONS:
-            work(0, n)
-        else:
-            from mixts.engines._workers import in_threads  # not needed for a few decisions
-
-            in_threads(work, n, _THREAD_DECISIONS)
-        return chosen[0], chosen[1]
-
-    def _all(self, tasks: Int[Array, " m"]) -> MeanDistribution:
-        pairs = np.empty((2, len(tasks), self.prior.n_components), np.int64)
-        pairs[0], pairs[1] = tasks[:, None], np.arange(self.prior.n_components)
-        return self.prior.marginals(self.statistics, pairs[0], pairs[1])
-
-    def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
-        """Return E[theta | history, s]."""
-        return self._all(tasks).mean()
-
-    def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
-        """Return Cov[theta | history, s], which is diagonal."""
-        variance = self._all(tasks).variance()
-        return variance[..., None] * np.eye(self.prior.n_arms)
-
-    def family(self, task: int) -> ArmFamily:
-        """Return the posterior of one task as a prior."""
-        parameters = self._all(np.array([task])).parameters[:, 0]
-        return self.prior.from_parameters(parameters, self.prior.settings())
-
-    def rewards(
-        self,
-        tasks: Int[Array, " m"],
-        weights: Float[Array, "m L"],
-        actions: Array | None,
-        waiting: Waiting | None = None,
-    ) -> RewardBelief:
-        """Return the belief about the mean rewards of the arms, exact."""
-        marginal = self._all(tasks)
-        assert isinstance(marginal, Marginal)
-        counts = self._waiting_counts(tasks, waiting)
-        if counts is None:
-            return IndependentRewards(weights, marginal)
-        return with_expected_rewards(marginal, weights, counts)
-
-    def _waiting_counts(
-        self, tasks: Int[Array, " m"], waiting: Waiting | None
-    ) -> Int[Array, "m K"] | None:
-        """Return how many rewards of each arm the task of each decision waits for."""
-        if waiting is None or not len(waiting.tasks):
-            return None
-        distinct, rows = np.unique(tasks, return_inverse=True)
-        counts = np.zeros((len(distinct), self.prior.n_arms), np.int64)
-        np.add.at(counts, tuple(waiting.among(distinct)), 1)
-        return np.asarray(counts[rows])
-
-    def add_tasks(self, n: int) -> None:
-        """Append tasks without observations."""
-        self.statistics = self.statistics.extend(n)
-        if self._lazy is not None:
-            self._lazy = np.pad(self._lazy, ((0, n), (0, 0)))

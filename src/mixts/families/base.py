@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
-from mixts.errors import FormatError, ParameterError, StatisticsError
+from mixts.errors import ActionError, FormatError, ParameterError, StatisticsError
 from mixts.families.choice import best_rows
 from mixts.families.statistics import Statistics
 
@@ -51,8 +51,12 @@ class Family(ABC):
     """Name of the family in files."""
     array_names: ClassVar[tuple[str, ...]]
     """Names of the constructor's array arguments, which are attributes."""
+    common_arrays: tuple[str, ...] = ()
+    """Names of those that all components share: they have no axis of components."""
     statistics_type: ClassVar[type[Statistics]]
     """Class of the statistics of its tasks."""
+    posterior_type: ClassVar[type[Posterior]]
+    """Class of the posteriors of its tasks."""
     plans: ClassVar[bool] = False
     """Whether an action is a policy, and an observation a trajectory."""
     reward_range: ClassVar[tuple[float, float] | None] = None
@@ -75,11 +79,6 @@ class Family(ABC):
             array.flags.writeable = False
 
     # -- sizes and files ----------------------------------------------------------------------
-
-    def _repr_html_(self) -> str:
-        from mixts._html import family_html
-
-        return family_html(self)
 
     @property
     @abstractmethod
@@ -174,8 +173,9 @@ class Family(ABC):
         Family
             The family of these components.
         """
-        index = np.asarray(components)
-        return self.restore(self.settings(), {k: v[index] for k, v in self.arrays().items()})
+        index, shared = np.asarray(components), self.common_arrays
+        some = {k: v if k in shared else v[index] for k, v in self.arrays().items()}
+        return self.restore(self.settings(), some)
 
     def append(self, other: Family) -> Family:
         """Return the components of this family followed by those of another of its kind.
@@ -191,8 +191,9 @@ class Family(ABC):
             The family of all components.
         """
         self._check_same_kind(other)
-        theirs = other.arrays()
-        joined = {name: np.concatenate([a, theirs[name]]) for name, a in self.arrays().items()}
+        joined, theirs = self.arrays(), other.arrays()
+        for name in set(joined) - set(self.common_arrays):
+            joined[name] = np.concatenate([joined[name], theirs[name]])
         return self.restore(self.settings(), joined)
 
     def mapped(self, matrix: Float[Array, "d d"]) -> Family:
@@ -332,10 +333,9 @@ class Family(ABC):
             Feature rows, (K, d).
         """
 
-    @abstractmethod
     def posterior(
         self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
-    ) -> Posterior:
+    ) -> Any:
         """Return the posteriors given statistics, which the result owns and changes.
 
         Parameters
@@ -352,6 +352,8 @@ class Family(ABC):
         Posterior
             The posteriors of all components for each task.
         """
+        self.check_statistics(statistics)
+        return self.posterior_type(self, statistics, log_weights, allow_dormant=allow_dormant)
 
     def log_evidence(self, statistics: Statistics) -> Float[Array, "n L"]:
         """Return log p(history | s) of each task.
@@ -445,7 +447,7 @@ class Family(ABC):
         rng
             Random generator.
         means
-            Mean reward of each action taken, or what ``reward_laws`` returns.
+            Mean reward of each action taken, or what ``reward_parameters`` returns.
 
         Returns
         -------
@@ -453,10 +455,10 @@ class Family(ABC):
             Rewards, (n,).
         """
 
-    def reward_laws(
+    def reward_parameters(
         self, parameters: Float[Array, "n p"], arms: Int[Array, " n"], means: Float[Array, " n"]
     ) -> Float[Array, "n ..."]:
-        """Return the law of the reward of each arm, for ``outcomes``: its mean, if that is all.
+        """Return what ``outcomes`` needs of each arm: its mean reward, if that is all.
 
         Parameters
         ----------
@@ -470,7 +472,7 @@ class Family(ABC):
         Returns
         -------
         array
-            The law for each task, (n, ...).
+            Parameters of the reward of each task, (n, ...).
         """
         return means
 
@@ -581,11 +583,16 @@ class Posterior(ABC):
     Every array has the task axis first; the belief removes it for one task.
     """
 
-    prior: Any
-    """The family whose posteriors these are."""
-    statistics: Statistics
     relative_evidence: Float[Array, "n L"]
     """log p(history | s) up to a constant per task; -inf where the component is dormant."""
+
+    def __init__(
+        self, prior: Any, statistics: Any, log_weights: Float[Array, " L"], *, allow_dormant: bool
+    ) -> None:
+        self.prior = prior
+        """The family whose posteriors these are."""
+        self.statistics = statistics
+        """Checked statistics of the tasks."""
 
     def observations(self, actions: Any, outcomes: Any) -> tuple[Array, ...]:
         """Return checked arrays of m observations for ``update``."""
@@ -668,8 +675,9 @@ class Posterior(ABC):
             Decisions whose rewards have not come. The result is the belief as if their expected
             rewards had come.
         """
-        raise ParameterError(
-            f"{type(self).__name__} has no beliefs about single actions (rewards): use mixts.MixTS"
+        raise ActionError(
+            f"an action of {self.prior!r}, such as a policy, is one of too many to give each a "
+            "probability: use act(), or draw actions with it and count"
         )
 
     @abstractmethod

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy  # loads a submodule when it is first used
 
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float, Int
-from mixts.errors import ParameterError, StatisticsError
+from mixts.errors import ParameterError
 from mixts.families._kernels.arms import count_bernoulli, evidence_bernoulli, observe_bernoulli
 from mixts.families.arms import ArmFamily, ArmStatistics, Arrays, by_arm, rows_of
-from mixts.families.quadrature import LOGIT_BETA, Marginal
+from mixts.families.quadrature import LOGIT_BETA, Marginal, parameter
 from mixts.families.statistics import stored
 
 LEAST_SHAPE = 0.1
@@ -35,11 +36,6 @@ class BernoulliStatistics(ArmStatistics):
     support: ClassVar[str] = "0 or 1"
     count_loop = staticmethod(count_bernoulli)
 
-    def _check(self) -> None:
-        super()._check()
-        if (self.array("successes") < 0).any() or (self.array("failures") < 0).any():
-            raise StatisticsError("successes and failures must be at least 0")
-
     successes = stored("successes", "Number of rewards 1 of each arm.")
     failures = stored("failures", "Number of rewards 0 of each arm.")
 
@@ -61,13 +57,8 @@ class BetaMarginal(Marginal):
     never_underflows: bool = False
     """Whether no parameter is so small that a gamma variable could underflow to zero."""
 
-    @property
-    def a(self) -> Array:
-        return self.parameters[0]
-
-    @property
-    def b(self) -> Array:
-        return self.parameters[1]
+    a = parameter(0)
+    b = parameter(1)
 
     def sample(self, rng: np.random.Generator) -> Array:
         if not self.never_underflows:
@@ -84,29 +75,21 @@ class BetaMarginal(Marginal):
         return self.a * self.b / (total * total * (total + 1))
 
     def quantile(self, probability: float | Array) -> Array:
-        from scipy import special  # takes as long to import as all of mixts
-
-        return np.asarray(special.betaincinv(self.a, self.b, probability))
+        return np.asarray(scipy.special.betaincinv(self.a, self.b, probability))
 
     def cdf(self, value: Array) -> Array:
-        from scipy import special
-
-        return np.asarray(special.betainc(self.a, self.b, value))
+        return np.asarray(scipy.special.betainc(self.a, self.b, value))
 
     def observe(self, average: Array, n: Array) -> tuple[Self, Array]:
-        from scipy import special
-
         after = np.stack(np.broadcast_arrays(self.a + n * average, self.b + n * (1 - average)))
-        log_evidence = special.betaln(*after) - special.betaln(self.a, self.b)
+        log_evidence = scipy.special.betaln(*after) - scipy.special.betaln(self.a, self.b)
         return replace(self, parameters=after), log_evidence
 
     def draw_averages(self, rng: np.random.Generator, means: Array, n: Array) -> Array:
         return np.asarray(rng.binomial(n, means) / n)
 
     def reward_entropy(self, mean: Array, variance: Array) -> Array:
-        from scipy import special
-
-        return np.asarray(special.entr(mean) + special.entr(1 - mean))
+        return np.asarray(scipy.special.entr(mean) + scipy.special.entr(1 - mean))
 
 
 class BernoulliArms(ArmFamily):

@@ -146,13 +146,9 @@ class CoefficientFamily(Family):
 
     # -- other families of the same kind ------------------------------------------------------
 
-    # What follows is for families whose other settings are common to all components.
-
-    def select(self, components: ArrayLike) -> Self:
-        """Return the family of these components; a tied covariance stays tied."""
-        index = np.asarray(components)
-        covariance = self.covariance if self.covariance_type == "tied" else self.covariance[index]
-        return self.with_moments(self.mean[index], covariance, self.covariance_type)
+    @property
+    def common_arrays(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("covariance",) if self.covariance_type == "tied" else ()
 
     def full_covariances(self) -> Float[Array, "L d d"]:
         """Return the covariances as matrices, for every covariance type."""

@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mixts import _checks
-from mixts._typing import Array, ArrayLike, Float, Int
-from mixts.errors import StatisticsError
+from mixts._typing import Array, ArrayLike, Float
 from mixts.families._kernels.arms import count_gaussian, evidence_gaussian, observe_gaussian
 from mixts.families._kernels.roots import LARGEST
 from mixts.families.arms import (
@@ -44,19 +43,9 @@ class GaussianStatistics(ArmStatistics):
     support: ClassVar[str] = f"numbers between -{LARGEST:g} and {LARGEST:g}"
     count_loop = staticmethod(count_gaussian)
 
-    def _check(self) -> None:
-        super()._check()
-        if (self.array("count") < 0).any() or (self.array("squares") < 0).any():
-            raise StatisticsError("count and squares must be at least 0")
-
     count = stored("count", "Number of observations of each arm.")
     average = stored("average", "Average reward of each arm; 0 without observations.")
     squares = stored("squares", "Sum of squared deviations from the average, M2.")
-
-    @property
-    def pulls(self) -> Int[Array, "n K"]:
-        """Number of observations of each arm, task axis first."""
-        return self.array("count")
 
     def _merge(self, other: Self) -> dict[str, Array]:
         return dict(zip(self.fields, merge_moments(self.stored, other.stored), strict=True))

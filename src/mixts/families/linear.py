@@ -10,6 +10,7 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float
 from mixts.families._linear_posterior import LinearPosterior
 from mixts.families._linear_slots import task_bytes
+from mixts.families.base import Posterior
 from mixts.families.coefficients import CoefficientFamily, CovarianceType
 from mixts.families.linear_statistics import LinearStatistics
 from mixts.families.statistics import Statistics
@@ -21,9 +22,10 @@ class LinearFamily(CoefficientFamily):
     """Rewards a'theta + noise, with a location and a covariance of theta for L components."""
 
     statistics_type: ClassVar[type[Statistics]] = LinearStatistics
+    posterior_type: ClassVar[type[Posterior]] = LinearPosterior
     unit_noise: float
     """Noise in whose units the roots are."""
-    noise_law: tuple[Array, Array] = (np.empty(0), np.empty(0))
+    noise_prior: tuple[Array, Array] = (np.empty(0), np.empty(0))
     """Degrees of freedom and unit of an unknown noise variance; empty: the noise is known."""
 
     @property
@@ -42,13 +44,6 @@ class LinearFamily(CoefficientFamily):
         variance = (product * actions[:, None]).sum(axis=3)
         # Rounding may leave the variance of an exactly known direction below zero.
         return mean, np.swapaxes(np.maximum(variance, 0), 1, 2)
-
-    def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
-    ) -> LinearPosterior:
-        """Return the posteriors of all tasks given their statistics."""
-        self.check_statistics(statistics)
-        return LinearPosterior(self, statistics, log_weights, allow_dormant=allow_dormant)
 
     def mean_rewards(
         self, parameters: Float[Array, "... p"], actions: Array | None = None

@@ -11,14 +11,15 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float
 from mixts.errors import ActionError, MixtsError, StatisticsError
 from mixts.families._kernels.logistic import Design
-from mixts.families._linear_bernoulli_posterior import LinearBernoulliPosterior
-from mixts.families._logistic_points import (
+from mixts.families._linear_bernoulli_posterior import (
     KEPT_POINTS,
+    LinearBernoulliPosterior,
     evidence_of,
     logistic,
     new_design,
     task_bytes,
 )
+from mixts.families.base import Posterior
 from mixts.families.coefficients import CoefficientFamily, CovarianceType
 from mixts.families.linear_bernoulli_statistics import (
     MAX_ROWS,
@@ -71,6 +72,7 @@ class LinearBernoulli(CoefficientFamily):
 
     kind: ClassVar[str] = "linear-bernoulli"
     statistics_type: ClassVar[type[Statistics]] = LinearBernoulliStatistics
+    posterior_type: ClassVar[type[Posterior]] = LinearBernoulliPosterior
     reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     link: ClassVar[str] = "logit"
 
@@ -203,13 +205,6 @@ class LinearBernoulli(CoefficientFamily):
         return LinearBernoulliStatistics.empty(
             self.statistics_shape, n_tasks, decimals=self.decimals, max_rows=self.max_rows
         )
-
-    def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
-    ) -> LinearBernoulliPosterior:
-        """Return the posteriors of all tasks given their statistics."""
-        self.check_statistics(statistics)
-        return LinearBernoulliPosterior(self, statistics, log_weights, allow_dormant=allow_dormant)
 
     def log_evidence(self, statistics: Statistics) -> Float[Array, "n L"]:
         """Return log p(history | s) of each task; posteriors are not kept."""

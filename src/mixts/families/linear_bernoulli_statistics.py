@@ -10,8 +10,7 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ObservationError, OutcomeError, StatisticsError
-from mixts.families._kernels.tables import Tables, count_rows
-from mixts.families._kernels.triangles import fold_block
+from mixts.families._kernels.rows import Tables, count_rows, fold_block
 from mixts.families.linear_statistics import (
     LinearStatistics,
     action_rows,
@@ -123,8 +122,6 @@ class LinearBernoulliStatistics(Statistics):
 
     def _check(self) -> None:
         size, trials, successes = self._tables.size, self.array("trials"), self.array("successes")
-        if self.single and len(size) != 1:
-            raise StatisticsError(f"single statistics hold one task, got {len(size)}")
         if not ((trials >= 1) & (successes >= 0) & (successes <= trials)).all():
             raise StatisticsError("every row needs a trial, and from 0 to all trials as successes")
         if size.max(initial=0) > self.max_rows:

@@ -10,7 +10,7 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ActionError, OutcomeError, StatisticsError
 from mixts.families._kernels.roots import LARGEST
-from mixts.families._kernels.triangles import fold_rows, triangle
+from mixts.families._kernels.rows import fold_rows, triangle
 from mixts.families.statistics import Statistics, stored
 
 
@@ -71,8 +71,6 @@ class LinearStatistics(Statistics):
                 "expected count (tasks,) and factor (tasks, d + 1, d + 1), "
                 f"got {count.shape} and {factor.shape}"
             )
-        if self.single and len(count) != 1:
-            raise StatisticsError(f"single statistics hold one task, got {len(count)}")
         if (count < 0).any():
             raise StatisticsError("count must be at least 0")
 

@@ -7,15 +7,18 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy  # loads a submodule when it is first used
 
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.families._linear_posterior import LinearPosterior
 from mixts.families._linear_rewards import ProductRewards
-from mixts.families.base import Family
+from mixts.families.base import Family, Posterior
 from mixts.families.coefficients import CovarianceType, Roots, group_roots
 from mixts.families.linear import LinearFamily
 from mixts.families.noise import (
     NoisyTasks,
+    StudentMarginal,
+    StudentRewards,
     draw_noise,
     noise_moments,
     noise_parameters,
@@ -25,7 +28,117 @@ from mixts.families.noise import (
 )
 from mixts.families.rewards import RewardBelief
 from mixts.families.statistics import Statistics
-from mixts.families.student_marginal import StudentMarginal, StudentRewards
+
+
+class LinearStudentPosterior(LinearPosterior):
+    """Posteriors with unknown noise: means and relative roots do not depend on it.
+
+    Roots are those for a noise of 1. Given the history, sigma^2 of a component is inverse gamma
+    with ``freedom = degrees + n`` and ``unit = degrees noise_std^2 + misfit``.
+    """
+
+    prior: LinearStudent
+
+    def noise_posterior(self, tasks: Array, latent: Array) -> tuple[Array, Array]:
+        """Return freedom and unit of the noise for tasks and components, which broadcast."""
+        self.relative_evidence  # noqa: B018 - computes the misfit
+        freedom = self._prior.degrees[latent] + self._histories.counts[tasks]
+        return freedom, self._prior.unit[latent] + self._dormancy.misfit[tasks, latent]
+
+    def _all_noise(self, tasks: Int[Array, " m"]) -> tuple[Array, Array]:
+        return self.noise_posterior(tasks[:, None], np.arange(self.prior.n_components))
+
+    def decide(self, *decisions: Any) -> None:
+        """Return None: the noise is drawn by numpy, between component and parameters."""
+        return None
+
+    def sample(
+        self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
+    ) -> Float[Array, "m p"]:
+        """Draw sigma, then theta given sigma, of the component of each task."""
+        self.relative_evidence  # noqa: B018 - computes the misfit
+        x = rng.standard_normal((len(tasks), self.prior.n_features + 1))
+        freedom = self._prior.degrees[latent] + self._histories.counts[tasks]
+        # numpy needs ten times as long for an array of one.
+        x[:, -1] = rng.standard_gamma(0.5 * (freedom[0] if len(x) == 1 else freedom))
+        return self._place(tasks, latent, x)
+
+    def _add_noise(
+        self, rng: np.random.Generator, tasks: Int[Array, " m"], pairs: Int[Array, "m L"], x: Array
+    ) -> None:
+        # The draws of a decision are in the order of the groups.
+        members = self._prior.members
+        counts = pairs[:, members].reshape(-1)
+        owner = np.repeat(np.arange(len(counts)), counts)
+        row, place = np.divmod(owner, len(members))
+        x *= draw_noise(rng, *self.noise_posterior(tasks[row], members[place]))[:, None]
+
+    def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
+        """Return the means of theta and sigma given history and component."""
+        sigma, _ = noise_moments(*self._all_noise(tasks))
+        return np.concatenate([self._means(tasks), sigma[..., None]], axis=2)
+
+    def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
+        """Return the covariance of theta and sigma, which are uncorrelated."""
+        n, d = self.prior.n_components, self.prior.n_features
+        freedom, unit = self._all_noise(tasks)
+        own = super().component_covariances(tasks)
+        covariances = np.zeros((len(tasks), n, d + 1, d + 1))
+        covariances[..., :d, :d] = own * (unit / (freedom - 2))[..., None, None]
+        covariances[..., d, d] = noise_moments(freedom, unit)[1]
+        return covariances
+
+    def family(self, task: int) -> LinearStudent:
+        """Return the posterior of one task as a prior."""
+        mean, covariance = self._exact(task)
+        freedom, unit = self._all_noise(np.array([task]))
+        noise = unit[0] / freedom[0]
+        covariance = (covariance + np.swapaxes(covariance, 1, 2)) / 2 * noise[:, None, None]
+        return LinearStudent(mean, covariance, np.sqrt(noise), freedom[0])
+
+    def _rewards(
+        self, tasks: Int[Array, " m"], weights: Float[Array, "m L"], actions: Array
+    ) -> RewardBelief:
+        return LinearStudentRewards(self, tasks, weights, actions)
+
+    def _expect(
+        self, statistics: Statistics, tasks: Int[Array, " w"], observed: tuple[Array, ...]
+    ) -> None:
+        """Count expected rewards for theta, but not for the noise: they do not scatter."""
+        before = statistics.array("count").copy()
+        statistics.observe(tasks, observed)
+        statistics.array("count")[:] = before
+
+
+@dataclass(frozen=True)
+class LinearStudentRewards(ProductRewards, StudentRewards):
+    """Mean rewards a'theta with unknown noise."""
+
+    posterior: LinearStudentPosterior
+
+    @cached_property
+    def marginal(self) -> StudentMarginal:
+        moments = self.posterior.action_moments(self.tasks, self.actions)
+        noise = self.posterior._all_noise(self.tasks)
+        shape = moments.shape[1:]
+        both = [np.broadcast_to(part[..., None], shape) for part in noise]
+        return StudentMarginal(np.stack([*moments, *both]))
+
+    def draw_both(
+        self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
+    ) -> tuple[Float[Array, "n K"], Float[Array, " n"]]:
+        parameters = self.posterior.sample(rng, self.tasks[rows], latent)
+        return self._means_of(parameters, rows), parameters[:, -1]
+
+    def placed(
+        self, rng: np.random.Generator, x: Array, left: Array, rows: Array, latent: Array
+    ) -> Float[Array, "n K"]:
+        own = self.marginal.select(rows, latent)
+        sigma = draw_noise(rng, own.freedom[:, 0], own.unit[:, 0])
+        return own.location + sigma[:, None] * x
+
+
+# -- the family ----------------------------------------------------------------------------------
 
 
 class LinearStudent(NoisyTasks, LinearFamily):
@@ -74,6 +187,7 @@ class LinearStudent(NoisyTasks, LinearFamily):
 
     kind: ClassVar[str] = "linear-student"
     array_names: ClassVar[tuple[str, ...]] = ("mean", "covariance", "noise_std", "degrees")
+    posterior_type: ClassVar[type[Posterior]] = LinearStudentPosterior
     unit_noise = 1.0
 
     def __init__(
@@ -88,7 +202,7 @@ class LinearStudent(NoisyTasks, LinearFamily):
         n = len(self.mean)
         self.noise_std: Float[Array, " L"]  # type: ignore[assignment]
         self.noise_std, self.degrees = noise_parameters(noise_std, degrees, n)
-        self.noise_law = self.degrees, self.degrees * self.noise_std**2
+        self.noise_prior = self.degrees, self.degrees * self.noise_std**2
 
     @cached_property
     def roots(self) -> Roots:
@@ -108,13 +222,6 @@ class LinearStudent(NoisyTasks, LinearFamily):
             f"noise_std {shown(self.noise_std)}, degrees {shown(self.degrees)}, "
             f"covariance_type={self.covariance_type!r})"
         )
-
-    def select(self, components: ArrayLike) -> LinearStudent:
-        """Return the family of these components; a tied covariance stays tied."""
-        index = np.asarray(components)
-        tied = self.covariance_type == "tied"
-        arrays = {k: v[index] for k, v in self.arrays().items() if not (tied and k == "covariance")}
-        return LinearStudent(**{"covariance": self.covariance, **arrays}, **self.settings())
 
     def append(self, other: Family) -> LinearStudent:
         """Return these components followed by those of the other family."""
@@ -157,150 +264,25 @@ class LinearStudent(NoisyTasks, LinearFamily):
 
     def parameter_means(self) -> Float[Array, "L p"]:
         """Return the prior means of theta and sigma under each component."""
-        return np.column_stack([self.mean, noise_moments(*self.noise_law)[0]])
+        return np.column_stack([self.mean, noise_moments(*self.noise_prior)[0]])
 
     def parameter_variances(self) -> Float[Array, "L p"]:
         """Return the prior variances of every entry of theta, and of sigma."""
         diagonal = np.diagonal(self.full_covariances(), axis1=1, axis2=2)
         own = self._widening[:, None] * diagonal
-        return np.column_stack([own, noise_moments(*self.noise_law)[1]])
+        return np.column_stack([own, noise_moments(*self.noise_prior)[1]])
 
     def parameter_quantiles(self, probability: float) -> Float[Array, "L p"]:
         """Return a prior quantile of every entry of theta, and of sigma."""
-        from scipy import special  # takes as long to import as all of mixts
-
         scale = np.sqrt(np.diagonal(self.full_covariances(), axis1=1, axis2=2))
-        theta = self.mean + special.stdtrit(self.degrees, probability)[:, None] * scale
-        return np.column_stack([theta, noise_quantile(*self.noise_law, probability)])
+        theta = self.mean + scipy.special.stdtrit(self.degrees, probability)[:, None] * scale
+        return np.column_stack([theta, noise_quantile(*self.noise_prior, probability)])
 
     # -- acting and simulating --------------------------------------------------------------------
 
-    def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
-    ) -> LinearStudentPosterior:
-        """Return the posteriors; no component becomes dormant."""
-        self.check_statistics(statistics)
-        return LinearStudentPosterior(self, statistics, log_weights)
-
     def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
         """Draw theta and sigma from the prior of each given component."""
-        degrees, unit = self.noise_law
+        degrees, unit = self.noise_prior
         sigma = draw_noise(rng, degrees[latent], unit[latent])
         x = sigma[:, None] * rng.standard_normal((len(latent), self.n_features))
         return np.column_stack([self.mean[latent] + self._apply_roots(latent, x), sigma])
-
-
-# -- beliefs --------------------------------------------------------------------------------------
-
-
-class LinearStudentPosterior(LinearPosterior):
-    """Posteriors with unknown noise: means and relative roots do not depend on it.
-
-    Roots are those for a noise of 1. Given the history, sigma^2 of a component is inverse gamma
-    with ``freedom = degrees + n`` and ``unit = degrees noise_std^2 + misfit``.
-    """
-
-    prior: LinearStudent
-
-    def noise_laws(self, tasks: Array, latent: Array) -> tuple[Array, Array]:
-        """Return freedom and unit of the noise for tasks and components, which broadcast."""
-        self.relative_evidence  # noqa: B018 - computes the misfit
-        freedom = self._prior.degrees[latent] + self._histories.counts[tasks]
-        return freedom, self._prior.unit[latent] + self._dormancy.misfit[tasks, latent]
-
-    def _all_noise(self, tasks: Int[Array, " m"]) -> tuple[Array, Array]:
-        return self.noise_laws(tasks[:, None], np.arange(self.prior.n_components))
-
-    def decide(self, *decisions: Any) -> None:
-        """Return None: the noise is drawn by numpy, between component and parameters."""
-        return None
-
-    def sample(
-        self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
-    ) -> Float[Array, "m p"]:
-        """Draw sigma, then theta given sigma, of the component of each task."""
-        self.relative_evidence  # noqa: B018 - computes the misfit
-        x = rng.standard_normal((len(tasks), self.prior.n_features + 1))
-        freedom = self._prior.degrees[latent] + self._histories.counts[tasks]
-        # numpy needs ten times as long for an array of one.
-        x[:, -1] = rng.standard_gamma(0.5 * (freedom[0] if len(x) == 1 else freedom))
-        return self._place(tasks, latent, x)
-
-    def _add_noise(
-        self, rng: np.random.Generator, tasks: Int[Array, " m"], pairs: Int[Array, "m L"], x: Array
-    ) -> None:
-        # The draws of a decision are in the order of the groups.
-        members = self._prior.members
-        counts = pairs[:, members].reshape(-1)
-        owner = np.repeat(np.arange(len(counts)), counts)
-        row, place = np.divmod(owner, len(members))
-        x *= draw_noise(rng, *self.noise_laws(tasks[row], members[place]))[:, None]
-
-    def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
-        """Return the means of theta and sigma given history and component."""
-        sigma, _ = noise_moments(*self._all_noise(tasks))
-        return np.concatenate([self._means(tasks), sigma[..., None]], axis=2)
-
-    def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
-        """Return the covariance of theta and sigma, which are uncorrelated."""
-        n, d = self.prior.n_components, self.prior.n_features
-        freedom, unit = self._all_noise(tasks)
-        own = super().component_covariances(tasks)
-        covariances = np.zeros((len(tasks), n, d + 1, d + 1))
-        covariances[..., :d, :d] = own * (unit / (freedom - 2))[..., None, None]
-        covariances[..., d, d] = noise_moments(freedom, unit)[1]
-        return covariances
-
-    def family(self, task: int) -> LinearStudent:
-        """Return the posterior of one task as a prior."""
-        mean, covariance = self._exact(task)
-        freedom, unit = self._all_noise(np.array([task]))
-        noise = unit[0] / freedom[0]
-        covariance = (covariance + np.swapaxes(covariance, 1, 2)) / 2 * noise[:, None, None]
-        return LinearStudent(mean, covariance, np.sqrt(noise), freedom[0])
-
-    def _rewards(
-        self, tasks: Int[Array, " m"], weights: Float[Array, "m L"], actions: Array
-    ) -> RewardBelief:
-        return LinearStudentRewards(self, tasks, weights, actions)
-
-    def _expect(
-        self, statistics: Statistics, tasks: Int[Array, " w"], observed: tuple[Array, ...]
-    ) -> None:
-        """Count expected rewards for theta, but not for the noise: they do not scatter."""
-        before = statistics.array("count").copy()
-        statistics.observe(tasks, observed)
-        statistics.array("count")[:] = before
-
-
-@dataclass(frozen=True)
-class LinearStudentRewards(ProductRewards, StudentRewards):
-    """Mean rewards a'theta with unknown noise."""
-
-    posterior: LinearStudentPosterior
-
-    @cached_property
-    def marginal(self) -> StudentMarginal:
-        moments = self.posterior.action_moments(self.tasks, self.actions)
-        laws = self.posterior._all_noise(self.tasks)
-        shape = moments.shape[1:]
-        both = [np.broadcast_to(law[..., None], shape) for law in laws]
-        return StudentMarginal(np.stack([*moments, *both]))
-
-    def draw_both(
-        self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
-    ) -> tuple[Float[Array, "n K"], Float[Array, " n"]]:
-        parameters = self.posterior.sample(rng, self.tasks[rows], latent)
-        return self._products(parameters, rows), parameters[:, -1]
-
-    def placed(
-        self,
-        rng: np.random.Generator,
-        x: Float[Array, "n K"],
-        left: Float[Array, "n K"],
-        rows: Int[Array, " n"],
-        latent: Int[Array, " n"],
-    ) -> Float[Array, "n K"]:
-        own = self.marginal.select(rows, latent)
-        sigma = draw_noise(rng, own.freedom[:, 0], own.unit[:, 0])
-        return own.location + sigma[:, None] * x

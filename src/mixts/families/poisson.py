@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy  # loads a submodule when it is first used
 
 from mixts import _checks
-from mixts._typing import Array, ArrayLike, Float, Int
-from mixts.errors import StatisticsError
+from mixts._typing import Array, ArrayLike, Float
 from mixts.families._kernels.arms import count_poisson, evidence_poisson, observe_poisson
 from mixts.families.arms import ArmFamily, ArmStatistics, Arrays, by_arm, rows_of
 from mixts.families.bernoulli import LEAST_SHAPE
-from mixts.families.quadrature import LOG_2PI_E, LOG_GAMMA, Marginal
+from mixts.families.quadrature import LOG_2PI_E, LOG_GAMMA, Marginal, parameter
 from mixts.families.statistics import Statistics, stored
 
 
@@ -36,19 +36,9 @@ class PoissonStatistics(ArmStatistics):
     support: ClassVar[str] = "whole numbers from 0 to 2^53 (2^62 in all)"
     count_loop = staticmethod(count_poisson)
 
-    def _check(self) -> None:
-        super()._check()
-        if any((self.array(name) < 0).any() for name in self.fields):
-            raise StatisticsError("count, total and log_factorials must be at least 0")
-
     count = stored("count", "Number of observations of each arm.")
     total = stored("total", "Sum of each arm's rewards.")
     log_factorials = stored("log_factorials", "Sum of ln y! over each arm's rewards.")
-
-    @property
-    def pulls(self) -> Int[Array, "n K"]:
-        """Number of observations of each arm, task axis first."""
-        return self.array("count")
 
 
 @dataclass(frozen=True)
@@ -59,13 +49,8 @@ class GammaMarginal(Marginal):
     whole: ClassVar[bool] = True
     lowest: ClassVar[float] = 0.0
 
-    @property
-    def a(self) -> Array:
-        return self.parameters[0]
-
-    @property
-    def b(self) -> Array:
-        return self.parameters[1]
+    a = parameter(0)
+    b = parameter(1)
 
     def sample(self, rng: np.random.Generator) -> Array:
         return rng.standard_gamma(self.a) / self.b
@@ -77,20 +62,14 @@ class GammaMarginal(Marginal):
         return self.a / self.b**2
 
     def quantile(self, probability: float | Array) -> Array:
-        from scipy import special  # takes as long to import as all of mixts
-
-        return np.asarray(special.gammaincinv(self.a, probability) / self.b)
+        return np.asarray(scipy.special.gammaincinv(self.a, probability) / self.b)
 
     def cdf(self, value: Array) -> Array:
-        from scipy import special
-
-        return np.asarray(special.gammainc(self.a, self.b * value))
+        return np.asarray(scipy.special.gammainc(self.a, self.b * value))
 
     def observe(self, average: Array, n: Array) -> tuple[Self, Array]:
-        from scipy import special
-
         shape, rate = after = np.stack(np.broadcast_arrays(self.a + n * average, self.b + n))
-        log_evidence = special.gammaln(shape) - special.gammaln(self.a)
+        log_evidence = scipy.special.gammaln(shape) - scipy.special.gammaln(self.a)
         log_evidence += self.a * np.log(self.b / rate) - n * average * np.log(rate)
         return replace(self, parameters=after), log_evidence
 
@@ -157,6 +136,4 @@ class PoissonArms(ArmFamily):
 
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
         # By inversion: one uniform number per reward, so that every agent has the same luck.
-        from scipy import stats  # takes as long to import as all of mixts
-
-        return np.asarray(stats.poisson.ppf(rng.random(means.shape), means), dtype=float)
+        return np.asarray(scipy.stats.poisson.ppf(rng.random(means.shape), means), dtype=float)

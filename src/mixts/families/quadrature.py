@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import scipy  # loads a submodule when it is first used
 
 from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
-from mixts.families._kernels import normals
+from mixts.families._kernels import quadrature as kernels
 from mixts.families._kernels.cells import new_work
 from mixts.families._kernels.densities import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL
 from mixts.families._kernels.quadrature import best_arms
@@ -31,6 +32,11 @@ __all__ = [
     "best_arm_probabilities",
     "expected_best",
 ]
+
+
+def parameter(index: int) -> Any:
+    """Return a property: one of the parameters of a distribution, (..., K)."""
+    return property(lambda distribution: distribution.parameters[index])
 
 
 @dataclass(frozen=True)
@@ -166,13 +172,8 @@ class NormalMarginal(Marginal):
     noise: float
     """Variance of a reward around its arm's mean."""
 
-    @property
-    def location(self) -> Array:
-        return self.parameters[0]
-
-    @property
-    def spread(self) -> Array:
-        return self.parameters[1]
+    location = parameter(0)
+    spread = parameter(1)
 
     def sample(self, rng: np.random.Generator) -> Array:
         return self.location + np.sqrt(self.spread) * rng.standard_normal(self.location.shape)
@@ -184,27 +185,24 @@ class NormalMarginal(Marginal):
         return self.spread
 
     def quantile(self, probability: float | Array) -> Array:
-        from scipy import special  # takes as long to import as all of mixts
-
-        return self.location + special.ndtri(probability) * np.sqrt(self.spread)
+        return self.location + scipy.special.ndtri(probability) * np.sqrt(self.spread)
 
     def cdf(self, value: Array) -> Array:
-        from scipy import special
-
         gap = value - self.location
         # A certain mean has no spread: its distribution function is a step.
         with np.errstate(divide="ignore", invalid="ignore"):
             scaled = np.where(gap == 0, 0.0, gap / np.sqrt(self.spread))
-        return np.where((self.spread == 0) & (gap == 0), 1.0, special.ndtr(scaled))
+        return np.where((self.spread == 0) & (gap == 0), 1.0, scipy.special.ndtr(scaled))
 
     def mixture_quantiles(
         self, weights: Float[Array, "m L"], probability: Float[Array, " m"]
     ) -> Float[Array, "m K"]:
-        from scipy import special
-
         found = np.empty((len(weights), self.parameters.shape[3]))
-        parameters, standard = np.ascontiguousarray(self.parameters), special.ndtri(probability)
-        normals.mixture_quantiles(weights, parameters, probability, standard, NEGLIGIBLE, found)
+        parameters, standard = (
+            np.ascontiguousarray(self.parameters),
+            scipy.special.ndtri(probability),
+        )
+        kernels.mixture_quantiles(weights, parameters, probability, standard, NEGLIGIBLE, found)
         return found
 
     def estimates(
@@ -214,7 +212,7 @@ class NormalMarginal(Marginal):
         n_more: Int[Array, "m 1 1"],
     ) -> Float[Array, "m n K"]:
         found, parameters = np.empty(averages.shape), np.ascontiguousarray(self.parameters)
-        normals.estimates(weights, parameters, self.noise, averages, n_more[:, 0, 0], found)
+        kernels.estimates(weights, parameters, self.noise, averages, n_more[:, 0, 0], found)
         return found
 
     def observe(self, average: Array, n: Array) -> tuple[Self, Array]:

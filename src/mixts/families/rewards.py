@@ -10,7 +10,7 @@ import numpy as np
 
 from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
-from mixts.families.draws import Draws, Strata
+from mixts.families.choice import Draws, Strata
 from mixts.families.quadrature import (
     NEGLIGIBLE,
     Marginal,
@@ -263,6 +263,17 @@ class IndependentRewards(ArmRewards, AverageRewards):
     def expected_best(self, mask: Bool[Array, "m K"]) -> Float[Array, " m"]:
         return expected_best(self.marginal, self.weights, mask)
 
+    def expecting(self, counts: Int[Array, "m K"]) -> IndependentRewards:
+        """Return the belief as if ``counts`` more rewards of each arm had come, all expected.
+
+        An expected reward is the arm's mean under the mixture: means hardly move, but the variance
+        shrinks as it will when the true rewards come.
+        """
+        after, log_evidence = self.marginal.observe(self.means()[:, None], counts[:, None])
+        with np.errstate(divide="ignore"):
+            weights = softmax(np.log(self.weights) + log_evidence.sum(axis=2))
+        return IndependentRewards(weights, after)
+
 
 @dataclass(frozen=True)
 class _Wrapped(RewardBelief):
@@ -424,18 +435,3 @@ def reweighed(
     change = np.where(weights > 0, change, -np.inf)
     known = np.isfinite(change.max(axis=-1, keepdims=True))
     return np.where(known, softmax(np.where(known, change, 0.0)), weights)
-
-
-def with_expected_rewards(
-    marginal: Marginal, weights: Float[Array, "m L"], counts: Int[Array, "m K"]
-) -> IndependentRewards:
-    """Return the belief as if ``counts`` more rewards of each arm had come, all of them expected.
-
-    An expected reward is the arm's mean under the mixture: means hardly move, but the variance
-    shrinks as it will when the true rewards come.
-    """
-    expected = IndependentRewards(weights, marginal).means()
-    after, log_evidence = marginal.observe(expected[:, None], counts[:, None])
-    with np.errstate(divide="ignore"):
-        weights = softmax(np.log(weights) + log_evidence.sum(axis=2))
-    return IndependentRewards(weights, after)

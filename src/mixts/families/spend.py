@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy  # loads a submodule when it is first used
 
 from mixts import _checks
 from mixts._numbers import softmax
 from mixts._typing import Array, ArrayLike, Float, Int
-from mixts.errors import StatisticsError
 from mixts.families._kernels.arms import count_gaussian, evidence_bernoulli, observe_bernoulli
 from mixts.families._kernels.roots import LARGEST
 from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics, by_arm, merge_moments
-from mixts.families.base import Waiting
+from mixts.families.base import Posterior
 from mixts.families.rewards import RewardBelief
 from mixts.families.spend_marginal import (
     LEVELS,
@@ -62,7 +62,7 @@ def _spend_gaps(arms: Int[Array, " m"], statistics: Arrays, prior: Arrays) -> Fl
 
 
 def observe_spend(
-    tasks: Array, arms: Array, outcomes: Array, counts: Arrays, prior: Arrays, relative: Array
+    tasks: Array, arms: Array, outcomes: Array, counts: Arrays, prior: Arrays, log_evidence: Array
 ) -> int:
     """Count as ``count_spend`` does, and add ln of each reward's probability to the evidence."""
     purchases, misses, average, squares = counts
@@ -75,25 +75,25 @@ def observe_spend(
     now = (purchases[rows], average[rows], squares[rows])
     for sign in (-1.0, 1.0):
         found = tuple(array[touched, columns] for array in now)
-        np.add.at(relative, rows[touched], sign * _spend_gaps(columns, found, prior))
+        np.add.at(log_evidence, rows[touched], sign * _spend_gaps(columns, found, prior))
         if sign < 0:
             count_gaussian(owners, arms[bought], np.log(outcomes[bought]), now)
     average[rows], squares[rows] = now[1:]
     # This loop counts purchases and misses.
     observe_bernoulli(
-        tasks, arms, bought.astype(float), (purchases, misses), (prior[0], prior[1]), relative
+        tasks, arms, bought.astype(float), (purchases, misses), (prior[0], prior[1]), log_evidence
     )
     return -1
 
 
-def evidence_spend(tasks: Array, counts: Arrays, prior: Arrays, relative: Array) -> None:
+def evidence_spend(tasks: Array, counts: Arrays, prior: Arrays, log_evidence: Array) -> None:
     """Compute the log evidence of tasks, each given once, from the statistics."""
     purchases, misses, average, squares = counts
-    evidence_bernoulli(tasks, (purchases, misses), (prior[0], prior[1]), relative)
+    evidence_bernoulli(tasks, (purchases, misses), (prior[0], prior[1]), log_evidence)
     row, arm = np.nonzero(purchases[tasks])
     owner = tasks[row]
     found = (purchases[owner, arm], average[owner, arm], squares[owner, arm])
-    np.add.at(relative, owner, _spend_gaps(arm, found, prior))
+    np.add.at(log_evidence, owner, _spend_gaps(arm, found, prior))
 
 
 def gather_spend(tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array) -> None:
@@ -120,11 +120,6 @@ class SpendStatistics(ArmStatistics):
     support: ClassVar[str] = f"numbers from 0 to {LARGEST:g}"
     count_loop = staticmethod(count_spend)
 
-    def _check(self) -> None:
-        super()._check()
-        if any((self.array(name) < 0).any() for name in ("purchases", "misses", "squares")):
-            raise StatisticsError("purchases, misses and squares must be at least 0")
-
     purchases = stored("purchases", "Number of rewards above 0 of each arm.")
     misses = stored("misses", "Number of rewards 0 of each arm.")
     average = stored("average", "Average logarithm of each arm's spends; 0 without purchases.")
@@ -142,6 +137,93 @@ class SpendStatistics(ArmStatistics):
         )
         misses = self.array("misses") + other.array("misses")
         return dict(zip(self.fields, (merged[0], misses, *merged[1:]), strict=True))
+
+
+# -- beliefs --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SpendRewards(RewardBelief):
+    """Mean rewards of spend arms, which are independent given the component."""
+
+    weights: Float[Array, "m L"]
+    distributions: SpendMarginal
+
+    @property
+    def marginal(self) -> SpendMarginal:
+        return self.distributions
+
+    def draw(
+        self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
+    ) -> Float[Array, "n K"]:
+        p, mu, variance = self.marginal.draw_parameters(rng, rows, latent)
+        return np.asarray(p * np.exp(mu + variance / 2))
+
+    def draw_estimates(
+        self, rng: np.random.Generator, latent: Int[Array, "m n"], n_more: Int[Array, " m"]
+    ) -> Float[Array, "m n K"]:
+        """Draw what the mean of each arm would be after ``n_more`` rewards of it."""
+        rows = np.repeat(np.arange(len(latent)), latent.shape[1])
+        drawn = self.marginal.draw_parameters(rng, rows, latent.reshape(-1))
+        p, mu, variance = (part.reshape(*latent.shape, -1) for part in drawn)
+        n = n_more[:, None, None]
+        purchases = rng.binomial(n, p)
+        average = mu + np.sqrt(variance / np.maximum(purchases, 1)) * rng.standard_normal(mu.shape)
+        squares = variance * 2 * rng.standard_gamma(np.maximum(purchases - 1, 0) / 2)
+        weights, marginal = self._relevant()
+        assert isinstance(marginal, SpendMarginal)
+        statistics = (purchases, n - purchases, average, squares)
+        after, log_evidence = marginal.expand(1).learn(*(x[:, :, None] for x in statistics))
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(weights)[:, None, :, None]
+        after_weights = softmax(np.moveaxis(log_weights + log_evidence, 2, -1))
+        estimates = np.einsum("mnkl,mnlk->mnk", after_weights, after.mean())
+        return np.where(n > 0, estimates, self.means()[:, None])
+
+    def expecting(self, counts: Int[Array, "m K"]) -> SpendRewards:
+        """Return the belief as if ``counts`` more rewards of each arm had come, all expected.
+
+        Means hardly move, but the variance shrinks.
+        """
+        statistics = self.marginal.expected(counts[:, None], self.weights)
+        after, log_evidence = self.marginal.learn(*statistics)
+        with np.errstate(divide="ignore"):
+            weights = softmax(np.log(self.weights) + log_evidence.sum(axis=2))
+        return SpendRewards(weights, after)
+
+
+class SpendPosterior(ArmPosterior):
+    """Posteriors of spend arms; parameters are mean rewards, purchase rates and mu."""
+
+    rewards_type: ClassVar[Any] = SpendRewards
+
+    def sample(
+        self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
+    ) -> Float[Array, "m p"]:
+        """Draw the parameters of all arms, given the one component of each task."""
+        found = self.prior.marginals(self.statistics, tasks, latent)
+        return _stacked(*found.draw_parameters(rng))
+
+    def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
+        """Return E[theta | history, s]."""
+        return self._marginals(tasks).parameter_means()
+
+    def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
+        """Return Cov[theta | history, s]; different arms are independent."""
+        blocks = self._marginals(tasks).parameter_covariances()
+        n = self.prior.n_arms
+        out = np.zeros((*blocks.shape[2:4], 3, n, 3, n))
+        arms = np.arange(n)
+        for i, j in np.ndindex(3, 3):
+            out[:, :, i, arms, j, arms] = blocks[i, j]
+        return out.reshape(*out.shape[:2], 3 * n, 3 * n)
+
+
+def _stacked(p: Array, mu: Array, variance: Array) -> Float[Array, "... p"]:
+    return np.concatenate([p * np.exp(mu + variance / 2), p, mu], axis=-1)
+
+
+# -- the family ----------------------------------------------------------------------------------
 
 
 class SpendArms(ArmFamily):
@@ -194,6 +276,7 @@ class SpendArms(ArmFamily):
         "alpha", "beta", "log_spend", "strength", "shape", "scale",
     )  # fmt: skip
     statistics_type: ClassVar[type[ArmStatistics]] = SpendStatistics
+    posterior_type: ClassVar[type[Posterior]] = SpendPosterior
     arm_parameters: ClassVar[int] = 6
     gather_loop = staticmethod(gather_spend)
     observe_loop = staticmethod(observe_spend)
@@ -239,19 +322,17 @@ class SpendArms(ArmFamily):
 
     def parameter_means(self) -> Float[Array, "L p"]:
         """Return the prior means of mean rewards, purchase rates and mu under each component."""
-        return self._prior().law_means()
+        return self._prior().parameter_means()
 
     def parameter_variances(self) -> Float[Array, "L p"]:
         """Return the prior variances of mean rewards, purchase rates and mu."""
-        covariances = self._prior().law_covariances()
+        covariances = self._prior().parameter_covariances()
         return np.concatenate([covariances[i, i] for i in range(3)], axis=1)
 
     def parameter_quantiles(self, probability: float) -> Float[Array, "L p"]:
         """Return a prior quantile of mean rewards, purchase rates and mu."""
-        from scipy import special  # takes as long to import as all of mixts
-
         prior = self._prior()
-        rates = special.betaincinv(self.alpha, self.beta, probability)
+        rates = scipy.special.betaincinv(self.alpha, self.beta, probability)
         spends = prior.log_spend_quantile(probability)
         return np.concatenate([prior.quantile(probability), rates, spends], axis=1)
 
@@ -293,15 +374,9 @@ class SpendArms(ArmFamily):
 
     # -- acting and simulating --------------------------------------------------------------------
 
-    def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
-    ) -> SpendPosterior:
-        """Return the posteriors; no component becomes dormant."""
-        return SpendPosterior(self, statistics)
-
     def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
         """Draw mean rewards, purchase rates and mu from the prior of each given component."""
-        return _stacked(*self._prior().draw_laws(rng, latent))
+        return _stacked(*self._prior().draw_parameters(rng, latent))
 
     def mean_rewards(
         self, parameters: Float[Array, "... p"], actions: Array | None = None
@@ -309,121 +384,19 @@ class SpendArms(ArmFamily):
         """Return the first K parameters."""
         return np.asarray(parameters[..., : self.n_arms])
 
-    def reward_laws(
+    def reward_parameters(
         self, parameters: Float[Array, "n p"], arms: Int[Array, " n"], means: Float[Array, " n"]
     ) -> Float[Array, "n 3"]:
         """Return mean reward, purchase rate and mu of each arm."""
-        by_law = parameters.reshape(len(parameters), 3, self.n_arms)
-        return np.asarray(by_law[np.arange(len(arms)), :, arms])
+        by_parameter = parameters.reshape(len(parameters), 3, self.n_arms)
+        return np.asarray(by_parameter[np.arange(len(arms)), :, arms])
 
     def outcomes(self, rng: np.random.Generator, means: Float[Array, "n 3"]) -> Float[Array, " n"]:
-        """Draw a reward of each law by inversion: one uniform number decides about both parts."""
-        from scipy import special
-
+        """Draw rewards by inversion: one uniform number decides about both parts."""
         mean, rate, log_spend = np.moveaxis(means, -1, 0)
         with np.errstate(divide="ignore"):
             variance = 2 * (np.log(mean) - np.log(rate) - log_spend)
         deviation = np.sqrt(np.clip(variance, LEVELS[0], LEVELS[-1]))
         place = (rng.random(mean.shape) - (1 - rate)) / rate
-        score = special.ndtri(np.maximum(place, 1e-16))
+        score = scipy.special.ndtri(np.maximum(place, 1e-16))
         return np.where(place > 0, np.exp(log_spend + deviation * score), 0.0)
-
-
-def _stacked(p: Array, mu: Array, variance: Array) -> Float[Array, "... p"]:
-    return np.concatenate([p * np.exp(mu + variance / 2), p, mu], axis=-1)
-
-
-# -- beliefs --------------------------------------------------------------------------------------
-
-
-class SpendPosterior(ArmPosterior):
-    """Posteriors of spend arms; parameters are mean rewards, purchase rates and mu."""
-
-    def _all(self, tasks: Int[Array, " m"]) -> SpendMarginal:
-        found = super()._all(tasks)
-        assert isinstance(found, SpendMarginal)
-        return found
-
-    def sample(
-        self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
-    ) -> Float[Array, "m p"]:
-        """Draw the parameters of all arms, given the one component of each task."""
-        found = self.prior.marginals(self.statistics, tasks, latent)
-        assert isinstance(found, SpendMarginal)
-        return _stacked(*found.draw_laws(rng))
-
-    def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
-        """Return E[theta | history, s]."""
-        return self._all(tasks).law_means()
-
-    def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
-        """Return Cov[theta | history, s]; different arms are independent."""
-        blocks = self._all(tasks).law_covariances()
-        n = self.prior.n_arms
-        out = np.zeros((*blocks.shape[2:4], 3, n, 3, n))
-        arms = np.arange(n)
-        for i, j in np.ndindex(3, 3):
-            out[:, :, i, arms, j, arms] = blocks[i, j]
-        return out.reshape(*out.shape[:2], 3 * n, 3 * n)
-
-    def rewards(
-        self,
-        tasks: Int[Array, " m"],
-        weights: Float[Array, "m L"],
-        actions: Array | None,
-        waiting: Waiting | None = None,
-    ) -> SpendRewards:
-        """Return the belief about the mean rewards of the arms."""
-        belief = SpendRewards(weights, self._all(tasks))
-        counts = self._waiting_counts(tasks, waiting)
-        return belief if counts is None else belief.expecting(counts)
-
-
-@dataclass(frozen=True)
-class SpendRewards(RewardBelief):
-    """Mean rewards of spend arms, which are independent given the component."""
-
-    weights: Float[Array, "m L"]
-    distributions: SpendMarginal
-
-    @property
-    def marginal(self) -> SpendMarginal:
-        return self.distributions
-
-    def draw(
-        self, rng: np.random.Generator, rows: Int[Array, " n"], latent: Int[Array, " n"]
-    ) -> Float[Array, "n K"]:
-        p, mu, variance = self.marginal.draw_laws(rng, rows, latent)
-        return np.asarray(p * np.exp(mu + variance / 2))
-
-    def draw_estimates(
-        self, rng: np.random.Generator, latent: Int[Array, "m n"], n_more: Int[Array, " m"]
-    ) -> Float[Array, "m n K"]:
-        """Draw what the mean of each arm would be after ``n_more`` rewards of it."""
-        rows = np.repeat(np.arange(len(latent)), latent.shape[1])
-        laws = self.marginal.draw_laws(rng, rows, latent.reshape(-1))
-        p, mu, variance = (law.reshape(*latent.shape, -1) for law in laws)
-        n = n_more[:, None, None]
-        purchases = rng.binomial(n, p)
-        average = mu + np.sqrt(variance / np.maximum(purchases, 1)) * rng.standard_normal(mu.shape)
-        squares = variance * 2 * rng.standard_gamma(np.maximum(purchases - 1, 0) / 2)
-        weights, marginal = self._relevant()
-        assert isinstance(marginal, SpendMarginal)
-        statistics = (purchases, n - purchases, average, squares)
-        after, log_evidence = marginal.expand(1).learn(*(x[:, :, None] for x in statistics))
-        with np.errstate(divide="ignore"):
-            log_weights = np.log(weights)[:, None, :, None]
-        after_weights = softmax(np.moveaxis(log_weights + log_evidence, 2, -1))
-        estimates = np.einsum("mnkl,mnlk->mnk", after_weights, after.mean())
-        return np.where(n > 0, estimates, self.means()[:, None])
-
-    def expecting(self, counts: Int[Array, "m K"]) -> SpendRewards:
-        """Return the belief as if ``counts`` more rewards of each arm had come, all expected.
-
-        Means hardly move, but the variance shrinks.
-        """
-        statistics = self.marginal.expected(counts[:, None], self.weights)
-        after, log_evidence = self.marginal.learn(*statistics)
-        with np.errstate(divide="ignore"):
-            weights = softmax(np.log(self.weights) + log_evidence.sum(axis=2))
-        return SpendRewards(weights, after)

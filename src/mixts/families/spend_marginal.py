@@ -15,10 +15,11 @@ from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
+import scipy  # loads a submodule when it is first used
 
 from mixts._numbers import softmax
 from mixts._typing import Array, Float, Int
-from mixts.families.quadrature import LOG_2PI_E, NEGLIGIBLE, MeanDistribution, find_root
+from mixts.families.quadrature import LOG_2PI_E, NEGLIGIBLE, MeanDistribution, find_root, parameter
 
 LEAST_STD, MOST_STD = 0.1, 2.0
 """Limits of sigma. With sigma = 2 the mean spend is seven times the median."""
@@ -31,7 +32,7 @@ LEVELS = np.geomspace(LEAST_STD, MOST_STD, N_LEVELS) ** 2
 """Possible values of sigma^2."""
 _LOGS, _INVERSES = np.log(LEVELS), 1 / LEVELS
 
-LEAST, MOST = 1e-3, 1e6
+LIMITS = 1e-3, 1e6
 """Limits of a fitted shape and scale."""
 
 _BLOCK = 1 << 15
@@ -117,7 +118,7 @@ def fit_levels(
                 break
             old = best[:, waiting]
             trial = np.clip(old + length * steps[:, waiting], old / 10, 10 * old)
-            trial = np.clip(trial, LEAST, MOST)
+            trial = np.clip(trial, *LIMITS)
             reached = value(trial, waiting)
             better = reached > now[waiting] + _NOTHING * (1 + np.abs(now[waiting]))
             best[:, waiting[better]], now[waiting[better]] = trial[:, better], reached[better]
@@ -146,7 +147,7 @@ def _newton(a: Array, b: Array, mean_log: Array, mean_inverse: Array) -> tuple[A
     h11, h22 = h11 + 1e-12, h22 + 1e-12
     # A parameter that is at its limit, and would go beyond, stays there: the other one moves alone.
     stays = [
-        ((x <= LEAST) & (by < 0)) | ((x >= MOST) & (by > 0))
+        ((x <= LIMITS[0]) & (by < 0)) | ((x >= LIMITS[1]) & (by > 0))
         for x, by in zip((a, b), slope, strict=True)
     ]
     h12 = np.where(stays[0] | stays[1], 0.0, h12)
@@ -169,29 +170,12 @@ class SpendMarginal(MeanDistribution):
 
     lowest: ClassVar[float] = 0.0
 
-    @property
-    def alpha(self) -> Array:
-        return self.parameters[0]
-
-    @property
-    def beta(self) -> Array:
-        return self.parameters[1]
-
-    @property
-    def log_spend(self) -> Array:
-        return self.parameters[2]
-
-    @property
-    def strength(self) -> Array:
-        return self.parameters[3]
-
-    @property
-    def shape(self) -> Array:
-        return self.parameters[4]
-
-    @property
-    def scale(self) -> Array:
-        return self.parameters[5]
+    alpha = parameter(0)
+    beta = parameter(1)
+    log_spend = parameter(2)
+    strength = parameter(3)
+    shape = parameter(4)
+    scale = parameter(5)
 
     # -- moments --------------------------------------------------------------------------------
 
@@ -229,7 +213,7 @@ class SpendMarginal(MeanDistribution):
         def average(values: Array) -> Array:
             return np.asarray((weights * values).sum(axis=0, keepdims=True))
 
-        rates, spreads = self.purchase_rate(), self.law_covariances()
+        rates, spreads = self.purchase_rate(), self.parameter_covariances()
         rate, log_spend = average(rates), average(self.log_spend)
         rate_variance = average(spreads[1, 1] + (rates - rate) ** 2)
         total = np.maximum(rate * (1 - rate) / rate_variance - 1, 1e-12)
@@ -261,11 +245,11 @@ class SpendMarginal(MeanDistribution):
         sharper[2] = self.log_spend
         return replace(self, parameters=sharper)
 
-    def law_means(self) -> Float[Array, "... p"]:
+    def parameter_means(self) -> Float[Array, "... p"]:
         """Return the means of the mean rewards, of the purchase rates and of mu."""
         return np.concatenate([self.mean(), self.purchase_rate(), self.log_spend], axis=-1)
 
-    def law_covariances(self) -> Float[Array, "3 3 ... K"]:
+    def parameter_covariances(self) -> Float[Array, "3 3 ... K"]:
         """Return the covariances of an arm's mean reward, purchase rate and mu."""
         rate, mean, total = self.purchase_rate(), self.mean(), self.alpha + self.beta
         out = np.zeros((3, 3, *mean.shape))
@@ -282,10 +266,10 @@ class SpendMarginal(MeanDistribution):
     # -- draws ----------------------------------------------------------------------------------
 
     def sample(self, rng: np.random.Generator) -> Array:
-        p, mu, variance = self.draw_laws(rng)
+        p, mu, variance = self.draw_parameters(rng)
         return np.asarray(p * np.exp(mu + variance / 2))
 
-    def draw_laws(
+    def draw_parameters(
         self, rng: np.random.Generator, *index: Int[Array, " n"]
     ) -> tuple[Array, Array, Array]:
         """Draw p, mu and sigma^2 of every arm, for indices on the axes before the arms."""
@@ -315,13 +299,13 @@ class SpendMarginal(MeanDistribution):
         Numbers of purchases and misses need not be whole. The log evidence lacks the terms that
         do not depend on the parameters.
         """
-        from scipy import special  # takes as long to import as all of mixts
-
         after = np.empty((6, *np.broadcast_shapes(self.alpha.shape, purchases.shape)))
         after[0], after[1] = self.alpha + purchases, self.beta + misses
         learn_spends(self.parameters[2:], purchases, average, squares, after[2:])
         result = replace(self, parameters=after)
-        log_evidence = special.betaln(*after[:2]) - special.betaln(self.alpha, self.beta)
+        log_evidence = scipy.special.betaln(*after[:2]) - scipy.special.betaln(
+            self.alpha, self.beta
+        )
         log_evidence += spend_evidence(self.strength, after[3], self._log_norm, result._log_norm)
         return result, np.asarray(log_evidence)
 
@@ -373,17 +357,15 @@ class SpendMarginal(MeanDistribution):
 
     def log_spend_quantile(self, probability: float) -> Array:
         """Return the quantile of mu."""
-        from scipy import special
-
         weights = level_weights(self.shape, self.scale)
         deviation = np.sqrt(LEVELS / self.strength[..., None])
 
         def excess(x: Array) -> Array:
             return np.asarray(
-                (weights * special.ndtr(x[..., None] / deviation)).sum(axis=-1) - probability
+                (weights * scipy.special.ndtr(x[..., None] / deviation)).sum(axis=-1) - probability
             )
 
-        far = special.ndtri(probability) * deviation
+        far = scipy.special.ndtri(probability) * deviation
         return self.log_spend + find_root(excess, far.min(axis=-1), far.max(axis=-1))
 
     def mixture_quantiles(
@@ -394,8 +376,6 @@ class SpendMarginal(MeanDistribution):
         The product of two quantiles of p and exp(mu + sigma^2 / 2) brackets that of the product:
         it is below unless one of the two factors is.
         """
-        from scipy import special
-
         q = probability[:, None, None]
         spreads = np.sqrt(LEVELS / self.strength[..., None])
         centres = LEVELS / 2 + self.log_spend[..., None]
@@ -403,9 +383,9 @@ class SpendMarginal(MeanDistribution):
         counts = (weights > NEGLIGIBLE)[:, :, None]
         ends = []
         for tail, worst, take in ((q / 2, np.inf, np.min), ((1 + q) / 2, -np.inf, np.max)):
-            far = centres + special.ndtri(tail)[..., None] * spreads
+            far = centres + scipy.special.ndtri(tail)[..., None] * spreads
             far = take(np.where(likely, far, worst), axis=-1)
-            rate = np.maximum(special.betaincinv(self.alpha, self.beta, tail), _TINY)
+            rate = np.maximum(scipy.special.betaincinv(self.alpha, self.beta, tail), _TINY)
             ends.append(take(np.where(counts, far + np.log(rate), worst), axis=1))
 
         def excess(x: Array) -> Array:
@@ -465,25 +445,23 @@ def _below(parameters: Float[Array, "6 n"], log_value: Float[Array, " n"]) -> Fl
     that they would miss it. The error is below 1e-6; up to 1e-3 where both beta is below 2 and the
     normal variable is narrow.
     """
-    from scipy import special
-
     alpha, beta, log_spend, strength, shape, scale = parameters
     weights = level_weights(shape, scale)
     arm, level = np.nonzero(weights > _FAINT)
     variance = LEVELS[level]
     deviation = np.sqrt(variance / strength[arm])
     t = log_value[arm] - log_spend[arm] - variance / 2
-    rate_variance = special.zeta(2.0, alpha) - special.zeta(2.0, alpha + beta)
+    rate_variance = scipy.special.zeta(2.0, alpha) - scipy.special.zeta(2.0, alpha + beta)
     # With beta below 2, ln p may end with a corner at 0, which the nodes of a normal variable miss.
     narrow = (deviation**2 < _NARROW * rate_variance[arm]) & (beta[arm] >= 2)
     below = np.empty(len(arm))
     nodes, masses = _beta_nodes(alpha, beta)
     some = np.flatnonzero(~narrow)
-    inside = special.ndtr((t[some, None] - nodes[arm[some]]) / deviation[some, None])
+    inside = scipy.special.ndtr((t[some, None] - nodes[arm[some]]) / deviation[some, None])
     below[some] = np.einsum("ij,ij->i", inside, masses[arm[some]])
     some = np.flatnonzero(narrow)
     x = np.exp(np.minimum(t[some, None] - deviation[some, None] * _HERMITE[0], 0.0))
-    inside = special.betainc(alpha[arm[some], None], beta[arm[some], None], x)
+    inside = scipy.special.betainc(alpha[arm[some], None], beta[arm[some], None], x)
     below[some] = inside @ (_HERMITE[1] / _HERMITE[1].sum())
     found = np.bincount(arm, below * weights[arm, level], len(alpha))
     return np.asarray(np.clip(found / np.bincount(arm, weights[arm, level], len(alpha)), 0.0, 1.0))
@@ -493,10 +471,8 @@ def _beta_nodes(
     alpha: Float[Array, " n"], beta: Float[Array, " n"]
 ) -> tuple[Float[Array, "n j"], Float[Array, "n j"]]:
     """Return nodes ln p and their masses for Beta variables p."""
-    from scipy import special
-
-    deviation = np.sqrt(special.zeta(2.0, alpha) + special.zeta(2.0, beta))
-    centre = special.psi(alpha) - special.psi(beta)
+    deviation = np.sqrt(scipy.special.zeta(2.0, alpha) + scipy.special.zeta(2.0, beta))
+    centre = scipy.special.psi(alpha) - scipy.special.psi(beta)
     logit = centre[:, None] + deviation[:, None] * _FAR
     log_p, log_rest = -np.logaddexp(0.0, -logit), -np.logaddexp(0.0, logit)
     return log_p, softmax(alpha[:, None] * log_p + beta[:, None] * log_rest + _STRETCH)

@@ -128,6 +128,8 @@ class Statistics(ABC):
             if dtype is float and not np.isfinite(self.array(name)).all():
                 raise StatisticsError(f"{name} must be finite")
         self._check()
+        if self.single and len(self) != 1:
+            raise StatisticsError(f"single statistics hold one task, got {len(self)}")
 
     # -- defined by each subclass -------------------------------------------------------------
 

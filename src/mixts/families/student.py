@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float, Int
-from mixts.families._kernels.student import evidence_student, observe_student
+from mixts.families._kernels.arms import evidence_student, observe_student
 from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics, Arrays, by_arm
-from mixts.families.base import Waiting
+from mixts.families.base import Posterior
 from mixts.families.gaussian import GaussianStatistics
 from mixts.families.noise import (
     NoisyTasks,
+    StudentArmRewards,
+    StudentMarginal,
     noise_moments,
     noise_parameters,
     noise_quantile,
     pooled_noise,
     shown,
 )
-from mixts.families.statistics import Statistics
-from mixts.families.student_marginal import StudentArmRewards, StudentMarginal
 
 
 def gather_student(tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array) -> None:
@@ -33,6 +34,45 @@ def gather_student(tasks: Array, latent: Array, counts: Arrays, prior: Arrays, o
     out[0], out[1] = mean + count * ratio * gap / wide, ratio / wide
     out[2] = (degrees + count.sum(axis=1))[:, None]
     out[3] = (units + (squares + count * gap * gap / wide).sum(axis=1))[:, None]
+
+
+class StudentPosterior(ArmPosterior):
+    """Posteriors of Student arms; parameters are mean rewards and sigma."""
+
+    rewards_type: ClassVar[Any] = StudentArmRewards
+
+    @cached_property
+    def _misfit(self) -> Float[Array, "n L"]:
+        """Squared misfit of each task's rewards, in units of the noise."""
+        return np.zeros((len(self.statistics), self.prior.n_components))
+
+    def _sums(self) -> Any:
+        return self._evidence, self._misfit
+
+    def sample(
+        self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
+    ) -> Float[Array, "m p"]:
+        """Draw sigma, then the mean rewards given sigma, of the component of each task."""
+        means, sigma = self.prior.marginals(self.statistics, tasks, latent).sample_both(rng)
+        return np.concatenate([means, sigma[:, None]], axis=1)
+
+    def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
+        """Return the means of mean rewards and sigma given history and component."""
+        found = self._marginals(tasks)
+        sigma, _ = noise_moments(found.freedom[..., :1], found.unit[..., :1])
+        return np.concatenate([found.mean(), sigma], axis=2)
+
+    def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
+        """Return the covariance of mean rewards and sigma: arms are uncorrelated."""
+        found = self._marginals(tasks)
+        _, square = noise_moments(found.freedom[..., :1], found.unit[..., :1])
+        variance = np.concatenate([found.variance(), square], axis=2)
+        return variance[..., None] * np.eye(variance.shape[2])
+
+    def add_tasks(self, n: int) -> None:
+        """Append tasks without observations."""
+        self._misfit = np.pad(self._misfit, ((0, n), (0, 0)))
+        super().add_tasks(n)
 
 
 class StudentArms(NoisyTasks, ArmFamily):
@@ -80,6 +120,7 @@ class StudentArms(NoisyTasks, ArmFamily):
     kind: ClassVar[str] = "student-arms"
     array_names: ClassVar[tuple[str, ...]] = ("mean", "variance", "noise_std", "degrees")
     statistics_type: ClassVar[type[ArmStatistics]] = GaussianStatistics
+    posterior_type: ClassVar[type[Posterior]] = StudentPosterior
     arm_parameters: ClassVar[int] = 4
     gather_loop = staticmethod(gather_student)
     observe_loop = staticmethod(observe_student)
@@ -96,9 +137,9 @@ class StudentArms(NoisyTasks, ArmFamily):
         _checks.positive(self.variance, "variance", zero=True)
         self.noise_std: Float[Array, " L"]  # type: ignore[assignment]
         self.noise_std, self.degrees = noise_parameters(noise_std, degrees, len(self.mean))
-        self.noise_law = self.degrees, self.degrees * self.noise_std**2
+        self.noise_prior = self.degrees, self.degrees * self.noise_std**2
         ratio = self.variance / self.noise_std[:, None] ** 2
-        self._loop = (by_arm(self.mean), by_arm(ratio), *(np.array(x) for x in self.noise_law))
+        self._loop = (by_arm(self.mean), by_arm(ratio), *(np.array(x) for x in self.noise_prior))
 
     @property
     def task_bytes(self) -> int:
@@ -117,15 +158,15 @@ class StudentArms(NoisyTasks, ArmFamily):
 
     def parameter_means(self) -> Float[Array, "L p"]:
         """Return the prior means of mean rewards and sigma under each component."""
-        return np.column_stack([self.mean, noise_moments(*self.noise_law)[0]])
+        return np.column_stack([self.mean, noise_moments(*self.noise_prior)[0]])
 
     def parameter_variances(self) -> Float[Array, "L p"]:
         """Return the prior variances of mean rewards and sigma."""
-        return np.column_stack([self._prior().variance(), noise_moments(*self.noise_law)[1]])
+        return np.column_stack([self._prior().variance(), noise_moments(*self.noise_prior)[1]])
 
     def parameter_quantiles(self, probability: float) -> Float[Array, "L p"]:
         """Return a prior quantile of mean rewards and sigma."""
-        sigma = noise_quantile(*self.noise_law, probability)
+        sigma = noise_quantile(*self.noise_prior, probability)
         return np.column_stack([self._prior().quantile(probability), sigma])
 
     def collapse(self, weights: Float[Array, " L"]) -> Self:
@@ -164,12 +205,6 @@ class StudentArms(NoisyTasks, ArmFamily):
 
     # -- acting and simulating --------------------------------------------------------------------
 
-    def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
-    ) -> StudentPosterior:
-        """Return the posteriors; no component becomes dormant."""
-        return StudentPosterior(self, statistics)
-
     def draw(self, rng: np.random.Generator, latent: Int[Array, " n"]) -> Float[Array, "n p"]:
         """Draw mean rewards and sigma from the prior of each given component."""
         found = self.prior_marginal(latent)
@@ -181,58 +216,3 @@ class StudentArms(NoisyTasks, ArmFamily):
     ) -> Float[Array, "... K"]:
         """Return the first K parameters."""
         return np.asarray(parameters[..., : self.n_arms])
-
-
-class StudentPosterior(ArmPosterior):
-    """Posteriors of Student arms; parameters are mean rewards and sigma."""
-
-    def __init__(self, prior: StudentArms, statistics: Statistics) -> None:
-        super().__init__(prior, statistics)
-        self._misfit = np.zeros((len(statistics), prior.n_components))
-
-    def _sums(self) -> Any:
-        return self._lazy, self._misfit
-
-    def _all(self, tasks: Int[Array, " m"]) -> StudentMarginal:
-        found = super()._all(tasks)
-        assert isinstance(found, StudentMarginal)
-        return found
-
-    def sample(
-        self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
-    ) -> Float[Array, "m p"]:
-        """Draw sigma, then the mean rewards given sigma, of the component of each task."""
-        found = self.prior.marginals(self.statistics, tasks, latent)
-        assert isinstance(found, StudentMarginal)
-        means, sigma = found.sample_both(rng)
-        return np.concatenate([means, sigma[:, None]], axis=1)
-
-    def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
-        """Return the means of mean rewards and sigma given history and component."""
-        found = self._all(tasks)
-        sigma, _ = noise_moments(found.freedom[..., :1], found.unit[..., :1])
-        return np.concatenate([found.mean(), sigma], axis=2)
-
-    def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
-        """Return the covariance of mean rewards and sigma: arms are uncorrelated."""
-        found = self._all(tasks)
-        _, square = noise_moments(found.freedom[..., :1], found.unit[..., :1])
-        variance = np.concatenate([found.variance(), square], axis=2)
-        return variance[..., None] * np.eye(variance.shape[2])
-
-    def rewards(
-        self,
-        tasks: Int[Array, " m"],
-        weights: Float[Array, "m L"],
-        actions: Array | None,
-        waiting: Waiting | None = None,
-    ) -> StudentArmRewards:
-        """Return the belief about the mean rewards of the arms."""
-        belief = StudentArmRewards(weights, self._all(tasks))
-        counts = self._waiting_counts(tasks, waiting)
-        return belief if counts is None else belief.expecting(counts)
-
-    def add_tasks(self, n: int) -> None:
-        """Append tasks without observations."""
-        super().add_tasks(n)
-        self._misfit = np.pad(self._misfit, ((0, n), (0, 0)))

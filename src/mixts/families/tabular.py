@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy  # loads a submodule when it is first used
 
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
@@ -16,7 +17,7 @@ from mixts.errors import (
     TrajectoryError,
 )
 from mixts.families._kernels.tabular import count, evidence
-from mixts.families.base import Family
+from mixts.families.base import Family, Posterior
 from mixts.families.bernoulli import LEAST_SHAPE
 from mixts.families.statistics import Statistics, stored
 from mixts.families.tabular_posterior import (
@@ -56,8 +57,6 @@ class TabularStatistics(Statistics):
                 "expected rewards (tasks, X, A, 2) and transitions (tasks, X, A, X), got "
                 f"{rewards.shape} and {transitions.shape}"
             )
-        if self.single and len(rewards) != 1:
-            raise StatisticsError(f"single statistics hold one task, got {len(rewards)}")
         if (rewards < 0).any() or (transitions < 0).any():
             raise StatisticsError("counts must be at least 0")
         if (transitions.sum(axis=3) > rewards.sum(axis=3)).any():
@@ -158,7 +157,9 @@ class TabularMDP(Family):
 
     kind: ClassVar[str] = "tabular-mdp"
     array_names: ClassVar[tuple[str, ...]] = ("reward", "transition", "initial")
+    common_arrays = ("initial",)
     statistics_type: ClassVar[type[Statistics]] = TabularStatistics
+    posterior_type: ClassVar[type[Posterior]] = TabularPosterior
     plans: ClassVar[bool] = True
     reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
 
@@ -308,19 +309,6 @@ class TabularMDP(Family):
     def _with_counts(self, reward: Array, transition: Array) -> TabularMDP:
         return TabularMDP(reward, transition, self.horizon, self.initial)
 
-    def select(self, components: ArrayLike) -> TabularMDP:
-        """Return the family of these components, in this order, repeats allowed."""
-        index = np.asarray(components)
-        return self._with_counts(self.reward[index], self.transition[index])
-
-    def append(self, other: Family) -> TabularMDP:
-        """Return these components followed by the other's."""
-        self._check_same_kind(other)
-        assert isinstance(other, TabularMDP)
-        pairs = zip(self.arrays_of_counts, other.arrays_of_counts, strict=True)
-        reward, transition = (np.concatenate(pair) for pair in pairs)
-        return self._with_counts(reward, transition)
-
     def __repr__(self) -> str:
         return (
             f"TabularMDP({self.n_components} components, {self.n_states} states, "
@@ -363,11 +351,10 @@ class TabularMDP(Family):
 
     def parameter_quantiles(self, probability: float) -> Float[Array, "L p"]:
         """Return a prior quantile of rewards and transitions under each component."""
-        from scipy import special  # takes as long to import as all of mixts
 
         def quantiles(counts: Array) -> Array:
             rest = counts.sum(axis=3, keepdims=True) - counts
-            inside = special.betaincinv(np.maximum(counts, 1e-75), rest + 1e-75, probability)
+            inside = scipy.special.betaincinv(np.maximum(counts, 1e-75), rest + 1e-75, probability)
             return np.where(counts == 0, 0.0, np.where(rest == 0, 1.0, inside))
 
         return self._as_parameters(quantiles(self.reward), quantiles(self.transition))
@@ -384,12 +371,6 @@ class TabularMDP(Family):
         out = np.zeros((len(statistics), self.n_components))
         evidence(np.arange(len(statistics)), statistics.stored, self.loop_prior, out)
         return out
-
-    def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
-    ) -> TabularPosterior:
-        """Return the posteriors; counts are cheap, so no component becomes dormant."""
-        return TabularPosterior(self, statistics, log_weights)
 
     def collapse(self, weights: Float[Array, " L"]) -> TabularMDP:
         """Return one component that keeps every pair's moments but not their correlations.

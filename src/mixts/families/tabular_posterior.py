@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mixts._numbers import softmax
 from mixts._typing import Array, Float, Int
-from mixts.errors import ActionError, StatisticsError, TrajectoryError
+from mixts.errors import StatisticsError, TrajectoryError
 from mixts.families._kernels.tabular import evidence, gather, normalise, observe
-from mixts.families.base import Posterior, Waiting
+from mixts.families.base import Posterior
 from mixts.families.bernoulli import LEAST_SHAPE
-from mixts.families.statistics import Statistics
 
 if TYPE_CHECKING:
     from mixts.families.tabular import TabularMDP, TabularStatistics
@@ -129,14 +128,15 @@ def _impossible(task: int, episode: int, step: int, observed: tuple[Array, ...])
 class TabularPosterior(Posterior):
     """Posteriors of MDPs: only the statistics and L numbers per task are stored."""
 
-    statistics: TabularStatistics
-
     def __init__(
-        self, prior: TabularMDP, statistics: Statistics, log_weights: Float[Array, " L"]
+        self,
+        prior: TabularMDP,
+        statistics: TabularStatistics,
+        log_weights: Float[Array, " L"],
+        *,
+        allow_dormant: bool,
     ) -> None:
-        prior.check_statistics(statistics)
-        self.prior = prior
-        self.statistics = cast("TabularStatistics", statistics)
+        super().__init__(prior, statistics, log_weights, allow_dormant=allow_dormant)
         # A writable copy: numba would compile the loops again for read-only arrays.
         self._log_weights = np.array(log_weights)
         self.relative_evidence = np.zeros((len(statistics), prior.n_components))
@@ -205,13 +205,13 @@ class TabularPosterior(Posterior):
         gather(tasks, latent, rewards, transitions, self.prior.flat_prior, counts)
         return counts
 
-    def _all(self, tasks: Int[Array, " m"]) -> Float[Array, "k q"]:
+    def _posterior_counts(self, tasks: Int[Array, " m"]) -> Float[Array, "k q"]:
         components = np.arange(self.prior.n_components)
         return self._counts(np.repeat(tasks, len(components)), np.tile(components, len(tasks)))
 
     def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
         """Return the mean MDP of each component  [paper: Eq. 7]  [paper: Eq. 8]."""
-        means = _normalised(self.prior, self._all(tasks))
+        means = _normalised(self.prior, self._posterior_counts(tasks))
         return means.reshape(len(tasks), self.prior.n_components, means.shape[1])
 
     def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
@@ -220,7 +220,7 @@ class TabularPosterior(Posterior):
         For each task and component (X A (1 + X))^2 numbers, most of them zero.
         """
         n_states, n_pairs = self.prior.n_states, self.prior.n_states * self.prior.n_actions
-        counts = self._all(tasks)
+        counts = self._posterior_counts(tasks)
         n_rows = len(counts)
         rewards = counts[:, : 2 * n_pairs].reshape(n_rows, n_pairs, 2)
         blocks = row_covariances(counts[:, 2 * n_pairs :].reshape(n_rows, n_pairs, n_states))
@@ -242,19 +242,6 @@ class TabularPosterior(Posterior):
             for before, seen in zip(prior.arrays_of_counts, self.statistics.stored, strict=True)
         )
         return type(prior)(reward, transition, prior.horizon, prior.initial)
-
-    def rewards(
-        self,
-        tasks: Int[Array, " m"],
-        weights: Float[Array, "m L"],
-        actions: Array | None,
-        waiting: Waiting | None = None,
-    ) -> Any:
-        """Raise `ActionError`: there are A^(h X) policies."""
-        raise ActionError(
-            "the action of an MDP is a policy, one of far too many to give each a probability: "
-            "use act(), or draw policies with it and count"
-        )
 
     def add_tasks(self, n: int) -> None:
         """Append tasks without observations."""

@@ -16,12 +16,12 @@ from mixts._random import generator
 from mixts._typing import Array, Float, Int, Seed
 from mixts.errors import ParameterError, StatisticsError
 from mixts.families import Statistics
-from mixts.learning.evidence import Evidence, mixture_evidence
 from mixts.learning.findings import findings, summary
 from mixts.learning.histories import statistics_of
 from mixts.learning.learn import flat_family
 from mixts.learning.measures import (
     Calibration,
+    Evidence,
     RateCalibration,
     Remedies,
     Surprise,
@@ -29,7 +29,7 @@ from mixts.learning.measures import (
     scores_beside,
 )
 from mixts.learning.models import predictive_of
-from mixts.learning.models.predictive import transform
+from mixts.learning.models.base import mixture_evidence, transform
 from mixts.prior import MixturePrior
 
 N_DRAWS = 999

@@ -2,22 +2,109 @@
 
 from __future__ import annotations
 
+import hashlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import special
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.cluster.vq import kmeans2
 
 from mixts import _random
 from mixts._progress import step
 from mixts._typing import Array, Float, Int
 from mixts.engines import Engine
-from mixts.families import Family
+from mixts.families import Family, Statistics
+from mixts.families.population import arm_population
 from mixts.learning.models import Model
 from mixts.learning.options import LearningOptions
-from mixts.learning.population import population
-from mixts.learning.starts import PSEUDO, groups_of_tasks, start
+from mixts.origin import Origin
 from mixts.prior import MixturePrior
+
+# -- starts: components made from groups of similar tasks ------------------------------------------
+
+PSEUDO = 0.3
+"""Number of pseudo-tasks of all components together: few enough that a hundred real tasks outweigh
+them, and enough that no component collapses."""
+_HELD = 10
+"""Number of improvements in which tasks stay in their groups. The first components are as broad as
+all tasks together and would share every task; first they become as narrow as their groups."""
+_KMEANS_ITERATIONS = 20
+_LINKED = 2000
+"""Largest number of tasks that are linked pair by pair; of more tasks, a random sample."""
+
+
+def digests(statistics: Statistics) -> list[bytes]:
+    """Return a digest of each task's statistics, sixteen bytes."""
+    return [hashlib.blake2b(task, digest_size=16).digest() for task in statistics.encode()]
+
+
+def canonical(statistics: Statistics) -> Int[Array, " n"]:
+    """Return an order of the tasks that depends only on their statistics.
+
+    Sums in this order give the same prior to the bit, whatever the order of the tasks.
+    """
+    found = digests(statistics)
+    return np.array(sorted(range(len(found)), key=found.__getitem__), np.int64)
+
+
+def groups_of_tasks(
+    model: Model, pooled: MixturePrior, n_components: int, number: int, rng: np.random.Generator
+) -> Int[Array, " n"]:
+    """Return a group of similar tasks for every task; groups are numbered by their first tasks.
+
+    Even starts group the tasks' posteriors, in which tasks with few observations are alike; odd
+    starts group estimates, in which they are not: which is better depends on the tasks. The first
+    two starts link tasks by Ward's method, which finds many small groups best; later ones are
+    k-means from random tasks.
+    """
+    view = model.estimates if number % 2 else model.points
+    groups = _groups(view(pooled.family), n_components, rng, linked=number < 2)
+    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[group])
+
+
+def start(
+    model: Model, pooled: MixturePrior, n_components: int, groups: Int[Array, " n"]
+) -> tuple[MixturePrior, Model]:
+    """Return components of these groups of tasks, and the model with the pooled centre."""
+    centred = model.about(pooled.family, PSEUDO / n_components)
+    share = np.zeros((len(groups), n_components))
+    share[np.arange(len(groups)), groups] = 1.0
+    family, improving = pooled.family.select([0] * n_components), centred.quick() or centred
+    for _ in range(_HELD):
+        family = improving.improve(family, share)
+    weights = share.sum(axis=0) + centred.pseudo
+    return MixturePrior(family, weights / weights.sum()), centred
+
+
+def _groups(
+    points: Float[Array, "n p"], n: int, rng: np.random.Generator, *, linked: bool
+) -> Int[Array, " n"]:
+    distinct = len(np.unique(points, axis=0))
+    if distinct <= n:
+        # Too few distinct points: assign tasks at random.
+        return rng.permutation(np.arange(len(points)) % n)
+    if linked:
+        some = points[rng.permutation(len(points))[:_LINKED]]
+        groups = fcluster(linkage(some, "ward"), n, "maxclust")
+        centres = [some[groups == g].mean(axis=0) for g in np.unique(groups)]
+        if len(centres) == n:
+            return _means(points, np.stack(centres), "matrix", rng)
+    return _means(points, n, "++", rng)
+
+
+def _means(
+    points: Float[Array, "n p"], start: Any, kind: str, rng: np.random.Generator
+) -> Int[Array, " n"]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a group may be left with no task
+        _, groups = kmeans2(points, start, iter=_KMEANS_ITERATIONS, minit=kind, seed=rng)
+    return np.asarray(groups, np.int64)
+
 
 _FIRST_REACH = 4.0
 """Longest leap at first, as a multiple of the last step."""
@@ -278,3 +365,69 @@ def run_all(specs: Sequence[RestartSpec], where: Engine, label: str) -> list[Res
         found[i] = restart
         bar.advance(1)
     return found
+
+
+# -- the arms of each component: rarely tried arms resemble the others -----------------------------
+
+
+@dataclass(frozen=True)
+class Population:
+    """Distribution of the arms of each component, as far as the tasks show it."""
+
+    arm_prior: Family
+    """One arm: the distribution of a new arm's parameters under each component."""
+    known: Float[Array, "L K"]
+    """Number of tasks from which each component knows each arm; see ``tasks_known``."""
+
+    @property
+    def every_arm(self) -> Family:
+        """The arm prior for each arm."""
+        return self.arm_prior.as_arms.arms([0] * self.known.shape[1])
+
+    def replaced(self, family: Family, least: float = 0.0) -> Family:
+        """Return the family with the arm prior where no more than this many tasks are known."""
+        new, unknown = self.every_arm.arrays(), self.known <= least
+        arrays = {
+            k: np.where(unknown, new[k], old) if old.ndim > 1 else old
+            for k, old in family.arrays().items()
+        }
+        return family.restore(family.settings(), arrays)
+
+
+def population(model: Model, prior: MixturePrior) -> Population | None:
+    """Return the population of arms in the model's tasks, or None if the family has no arms."""
+    family = prior.family
+    if family.n_arms is None:
+        return None
+    share = special.softmax(prior.log_weights + model.log_evidence(family), axis=1)
+    known = model.tasks_known(family, share)
+    return Population(arm_population(family, known), known)
+
+
+def with_arm_prior(model: Model, prior: MixturePrior) -> MixturePrior:
+    """Return a learned prior with its arm prior; arms that a component does not know come from it.
+
+    The hyperprior of several components makes an arm resemble itself in all tasks. Where its
+    pseudo-tasks say more about an arm than the tasks do, the other arms of the component know
+    better. Arms that no task tried are marked as new.
+    """
+    found = population(model, prior)
+    if found is None:
+        return prior
+    n = prior.n_components
+    family = found.replaced(prior.family, PSEUDO / n if n > 1 else 0.0)
+    result = prior.replace(family=family, arm_prior=found.arm_prior)
+    return result.mark_new(np.flatnonzero(~model.statistics.pulls.any(axis=0)).tolist())
+
+
+def known_tasks(model: Model, prior: MixturePrior) -> Float[Array, "L *K"]:
+    """Return from how many of the model's tasks each arm of each component is known."""
+    share = np.ones((model.n_tasks, 1))
+    if prior.n_components > 1:
+        share = special.softmax(prior.log_weights + model.log_evidence(prior.family), axis=1)
+    return model.tasks_known(prior.family, share)
+
+
+def with_origin(model: Model, prior: MixturePrior) -> MixturePrior:
+    """Return a prior that was learned from the model's tasks with its origin."""
+    return prior.replace(origin=Origin(model.n_tasks, known_tasks(model, prior)))

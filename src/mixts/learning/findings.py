@@ -99,7 +99,7 @@ def _evidence(check: PriorCheck) -> str:
     rows = [["Held-out log evidence", "per task", "per observation", "the prior's gain per task"]]
     for i, name in enumerate(evidence.names):
         gain = _plus_minus(evidence.gain(name), sign=True) if i else ""
-        task, observation = evidence.a_task(name), evidence.an_observation(name)
+        task, observation = evidence.per_task(name), evidence.per_observation(name)
         rows.append([f"  {name}", _plus_minus(task), _plus_minus(observation), gain])
     notes = []
     if not evidence.compared.all():

@@ -12,17 +12,24 @@ from mixts import _checks, _random
 from mixts._progress import step
 from mixts._typing import ArrayLike, Seed
 from mixts.engines import Engine, EngineLike, engine_of
-from mixts.errors import ConvergenceWarning, ParameterError, StatisticsError
+from mixts.errors import ConvergenceWarning, ParameterError
 from mixts.families import Family, Statistics
-from mixts.learning.em import History, Restart, best, pooled_restart, run_all
-from mixts.learning.histories import statistics_of
+from mixts.learning.em import (
+    History,
+    Restart,
+    best,
+    canonical,
+    pooled_restart,
+    run_all,
+    with_arm_prior,
+    with_origin,
+)
+from mixts.learning.histories import observed_tasks, statistics_of
 from mixts.learning.models import Model, check_options, has_noise, model_of
 from mixts.learning.models.student import with_noise
 from mixts.learning.options import LearningOptions, Method
-from mixts.learning.population import with_arm_prior, with_origin
 from mixts.learning.select import Selection, Training, compare
 from mixts.learning.stack import by_weight, drop_few, merge_same, union, with_kinds
-from mixts.learning.starts import canonical
 from mixts.prior import MixturePrior
 
 BROADER = 9.0
@@ -344,17 +351,10 @@ def _joined(
 
 def _observed(tasks: Any, options: dict[str, Any]) -> Statistics:
     """Return the tasks that have observations, in their canonical order; all show noise."""
-    statistics = statistics_of(tasks)
-    if statistics.single:
-        statistics = statistics[np.array([0])]
-    seen = np.flatnonzero(np.atleast_1d(statistics.n_observations) > 0)
-    if not len(seen):
-        raise StatisticsError(
-            f"a prior is learned from tasks that were observed, but none of {len(statistics)} was"
-        )
+    given = statistics_of(tasks)
+    statistics = observed_tasks(given)
     # Checked before sorting, so that messages number the tasks as the caller does.
-    check_options(statistics, options)
-    statistics = statistics[seen]
+    check_options(given, options)
     if has_noise(statistics) and options["noise_std"] is None:
         statistics, _ = with_noise(statistics, options["noise"])
     return statistics[canonical(statistics)]

@@ -15,15 +15,13 @@ from typing import Any
 import numpy as np
 
 from mixts import _checks
-from mixts.errors import ParameterError, StatisticsError
+from mixts.errors import ParameterError
 from mixts.families import Statistics
 from mixts.families.population import arm_population
-from mixts.learning.em import History, Patience, climb, refined
-from mixts.learning.histories import statistics_of
+from mixts.learning.em import History, Patience, canonical, climb, known_tasks, refined
+from mixts.learning.histories import observed_tasks, statistics_of
 from mixts.learning.learn import Learned
 from mixts.learning.models import model_of
-from mixts.learning.population import known_tasks
-from mixts.learning.starts import canonical
 from mixts.origin import Origin
 from mixts.prior import MixturePrior
 
@@ -104,14 +102,7 @@ def _observed(prior: MixturePrior, tasks: Any) -> Statistics:
     """Return the tasks that have observations, in their canonical order."""
     statistics = statistics_of(tasks, prior.family)
     prior.family.check_statistics(statistics)
-    if statistics.single:
-        statistics = statistics[np.array([0])]
-    seen = np.flatnonzero(np.atleast_1d(statistics.n_observations) > 0)
-    if not len(seen):
-        raise StatisticsError(
-            f"a refit needs new tasks that were observed, but none of {len(statistics)} was"
-        )
-    statistics = statistics[seen]
+    statistics = observed_tasks(statistics)
     return statistics[canonical(statistics)]
 
 

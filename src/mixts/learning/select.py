@@ -14,11 +14,10 @@ from mixts._progress import step
 from mixts._typing import Array, Float, Int
 from mixts.engines import Engine
 from mixts.families import Statistics
-from mixts.learning.em import Patience, Restart, RestartSpec, best, pooled_restart, run_all
+from mixts.learning.em import Patience, Restart, RestartSpec, best, digests, pooled_restart, run_all
 from mixts.learning.models import Model, model_of
 from mixts.learning.options import LearningOptions, Rule
 from mixts.learning.stack import MOST_KINDS, prices, stack_weights, union_evidence
-from mixts.learning.starts import digests
 from mixts.prior import MixturePrior
 
 ENOUGH = 2

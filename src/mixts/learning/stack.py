@@ -20,15 +20,15 @@ PRECISION = 1e-6
 _MOST_STEPS = 10_000
 _IMPOSSIBLE = 500.0
 """Log evidence by which a mixture that rules a task out is below the best mixture for the task."""
-EARNED = 1.0
+LEAST_GAIN = 1.0
 """Log evidence of all held-out tasks together that one more mixture must add. A weight that is
 fitted to the tasks adds about one by chance, as in Akaike's criterion."""
-WORTH = 0.005
+LEAST_MEAN_GAIN = 0.005
 """Mean log evidence of a task that each component of a mixture must add, since every component
-takes time in every decision. As much counts as no difference between components, see ``SAME``."""
+takes time in every decision. As much counts as no difference, see ``MERGE_TOLERANCE``."""
 NEGLIGIBLE = 0.01
 """Weight below which a mixture is left out."""
-SAME = 0.005
+MERGE_TOLERANCE = 0.005
 """Mean change of a task's log evidence by which all merged components together may differ from the
 union. The differences between numbers of components that matter are about ten times as large."""
 MOST_KINDS = 6
@@ -86,7 +86,7 @@ def stack_weights(held_out: Float[Array, "c n"]) -> Float[Array, " c"]:
 
 def prices(n_candidates: int, n_tasks: int) -> Float[Array, " c"]:
     """Return the log evidence that mixtures of 1, 2, 3 ... components must add over all tasks."""
-    return np.maximum(EARNED, WORTH * n_tasks * np.arange(1, n_candidates + 1))
+    return np.maximum(LEAST_GAIN, LEAST_MEAN_GAIN * n_tasks * np.arange(1, n_candidates + 1))
 
 
 def optimal_weights(held_out: Float[Array, "c n"]) -> Float[Array, " c"]:
@@ -139,12 +139,12 @@ def merge_same(prior: MixturePrior, tasks: Statistics) -> MixturePrior:
 
     Replacing component j by component i changes each task's log evidence a little. The pair with
     the smallest mean absolute change over tasks comes first, and merging stops before the changes
-    add up to ``SAME``. Absolute changes matter: the tasks were learned from, so that a gain of
-    evidence on them would be no reason to drop a broad component.
+    add up to ``MERGE_TOLERANCE``. Absolute changes matter: the tasks were learned from, so that a
+    gain of evidence on them would be no reason to drop a broad component.
     """
     log_evidence = prior.family.log_evidence(tasks[np.arange(min(len(tasks), _COMPARED))])
     evidence = np.exp(log_evidence - log_evidence.max(axis=1, keepdims=True))
-    weights, kept, left = prior.weights.copy(), np.arange(prior.n_components), SAME
+    weights, kept, left = prior.weights.copy(), np.arange(prior.n_components), MERGE_TOLERANCE
     while len(kept) > 1:
         change = _changes(evidence[:, kept], weights[kept])
         i, j = np.unravel_index(np.argmin(change), change.shape)

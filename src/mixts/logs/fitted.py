@@ -12,8 +12,8 @@ from mixts._typing import Array, Int
 from mixts.errors import ParameterError
 from mixts.families import Statistics
 from mixts.learning.check import PriorCheck
-from mixts.learning.evidence import Evidence
 from mixts.learning.learn import Learned
+from mixts.learning.measures import Evidence
 from mixts.learning.noise import NoiseChoice
 from mixts.learning.options import LearningOptions, Noise, NoiseRule
 from mixts.learning.refit import origin_of

@@ -282,8 +282,8 @@ def _evidence_table(check: PriorCheck) -> Table:
         rows.append(
             (
                 name,
-                signed(f"{evidence.a_task(name).mean:.3f}"),
-                signed(f"{evidence.an_observation(name).mean:.4f}"),
+                signed(f"{evidence.per_task(name).mean:.3f}"),
+                signed(f"{evidence.per_observation(name).mean:.4f}"),
                 signed(f"{gain.mean:+.3f} ± {gain.error:.3f}") if i else "–",
             )
         )

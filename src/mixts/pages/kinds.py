@@ -14,7 +14,7 @@ import numpy as np
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ParameterError
 from mixts.families import Family, Statistics
-from mixts.learning.coordinates import moments, scaling
+from mixts.learning.histories import moments, scaling
 from mixts.pages.formats import listed, percent, signed
 from mixts.pages.odds import describe_odds, levels_of, steps_of
 from mixts.prior import MixturePrior

@@ -104,7 +104,6 @@ def test_retirement_is_kept(name: str, tmp_path: Any) -> None:
     prior = agent.prior
     assert "retired arms: birch" in repr(prior)
     prior.save(tmp_path / "prior")
-    mixts.MixTS.units(prior)
     for other in (
         mixts.MixturePrior.load(tmp_path / "prior"),
         agent.belief.as_prior(),

@@ -30,14 +30,6 @@ def rounds(case: FamilyCase, agent: Any, n: int, seed: int = 3) -> list[int]:
 
 
 @families
-def test_units_is_mixts_with_the_collapsed_prior(case: FamilyCase) -> None:
-    units = mixts.MixTS.units(case.prior, seed=7)
-    assert isinstance(units, mixts.MixTS)
-    assert units.prior.n_components == 1
-    assert rounds(case, units, 15) == rounds(case, mixts.MixTS(case.prior.collapse(), seed=7), 15)
-
-
-@families
 def test_an_oracle_is_ts_with_its_component(case: FamilyCase) -> None:
     """Its posterior is the component's, whatever the others think of the history."""
     oracle = mixts.Oracle(case.prior, 2, seed=7)

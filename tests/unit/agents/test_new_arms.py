@@ -8,7 +8,7 @@ import pytest
 import mixts
 from mixts import errors
 from mixts.agents import POLICIES
-from mixts.agents.new_arms import NewShare
+from mixts.agents.offers import NewShare
 
 
 def prior() -> mixts.MixturePrior:

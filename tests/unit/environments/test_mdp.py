@@ -266,7 +266,7 @@ def agents() -> dict[str, Any]:
     flat = mixts.TabularMDP.uniform(N_STATES, N_ACTIONS, HORIZON, PRIOR.family.initial)
     return {
         "MixTS": PRIOR,
-        "UniTS": partial(mixts.MixTS.units, PRIOR),
+        "UniTS": partial(mixts.MixTS, PRIOR.collapse()),
         "PSRL": mixts.MixturePrior(flat),
         "Oracle": partial(mixts.Oracle, PRIOR),
     }

@@ -41,11 +41,10 @@ def compare(prior: Any, posterior: Any, tasks: Any, actions: Any, mask: Any = No
     mask = np.ones((len(tasks), actions.shape[-2]), bool) if mask is None else mask
     weights = weights_of(prior, posterior, tasks)
     arguments = (tasks, weights, actions, mask, N_SAMPLES)
-    probabilities, errors = posterior.best_action_probabilities(
+    probabilities, variances, regrets = posterior.best_in_draws(
         np.random.default_rng(7), *arguments
     )
-    regrets = posterior.expected_regrets(np.random.default_rng(7), *arguments)
-    return probabilities, errors, regrets
+    return probabilities, np.sqrt(variances), regrets
 
 
 # -- moments ---------------------------------------------------------------------------------------
@@ -157,10 +156,8 @@ def test_many_decisions_are_single_ones_in_order(
     for i in range(5):
         part = slice(i, i + 1)
         own = actions if shared else actions[part]
-        alone = posterior.expected_regrets(
-            rng, tasks[part], weights[part], own, mask[part], N_SAMPLES
-        )
-        np.testing.assert_array_equal(alone[0], together[2][i])
+        alone = posterior.best_in_draws(rng, tasks[part], weights[part], own, mask[part], N_SAMPLES)
+        np.testing.assert_array_equal(alone[2, 0], together[2][i])
 
 
 @kinds

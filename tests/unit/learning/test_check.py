@@ -15,9 +15,9 @@ from mixts.extend.contracts import random_episodes
 from mixts.families import LinearStatistics, TabularStatistics
 from mixts.learning.check import PriorCheck, check_prior
 from mixts.learning.measures import Calibration, Surprise, Usage, scores_beside
-from mixts.learning.models.counts import counts_law
+from mixts.learning.models.base import Predictive
+from mixts.learning.models.counts import beta_binomial
 from mixts.learning.models.linear import LinearPredictive
-from mixts.learning.models.predictive import Predictive
 from tests.contracts.problems import ALL_CASES, FamilyCase
 from tests.statistical.held_out import held_out
 
@@ -45,7 +45,7 @@ def small_check(**options: Any) -> PriorCheck:
 def test_counts_are_beta_binomial(n: int, a: float, b: float) -> None:
     won = np.unique(np.linspace(0, n, 9).astype(int))
     law = stats.betabinom(n, a, b)
-    log, less, equal = counts_law(won, np.full(len(won), n), np.array([a]), np.array([b]))
+    log, less, equal = beta_binomial(won, np.full(len(won), n), np.array([a]), np.array([b]))
     np.testing.assert_allclose(log[:, 0], law.logpmf(won), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(equal[:, 0], law.pmf(won), rtol=1e-8, atol=1e-14)
     expected = np.array([law.pmf(np.arange(w)).sum() for w in won])
@@ -55,7 +55,7 @@ def test_counts_are_beta_binomial(n: int, a: float, b: float) -> None:
 def test_sums_far_in_a_tail_neither_overflow_nor_vanish() -> None:
     """p(won) is 1e-900 or so: the sum relative to it is beyond any floating-point number."""
     won, n = np.array([2400, 2400]), np.array([5000, 5000])
-    log, less, equal = counts_law(won, n, np.array([[1e6], [1.0]]), np.array([[1.0], [1e6]]))
+    log, less, equal = beta_binomial(won, n, np.array([[1e6], [1.0]]), np.array([[1.0], [1e6]]))
     assert (log < -2000).all()
     np.testing.assert_allclose(less[:, 0], [0.0, 1.0], atol=1e-12)
     np.testing.assert_array_equal(equal, 0.0)
@@ -64,11 +64,11 @@ def test_sums_far_in_a_tail_neither_overflow_nor_vanish() -> None:
 def test_what_is_impossible_under_a_component() -> None:
     zero, one = np.array([0.0]), np.array([1.0])
     won, n = np.array([0, 1, 2]), np.array([2, 2, 2])
-    log, less, equal = (part[:, 0] for part in counts_law(won, n, zero, one))
+    log, less, equal = (part[:, 0] for part in beta_binomial(won, n, zero, one))
     np.testing.assert_array_equal(equal, [1, 0, 0])
     np.testing.assert_array_equal(less, [0, 1, 1])
     np.testing.assert_array_equal(log, [0, -np.inf, -np.inf])
-    log, less, equal = (part[:, 0] for part in counts_law(won, n, one, zero))
+    log, less, equal = (part[:, 0] for part in beta_binomial(won, n, one, zero))
     np.testing.assert_array_equal(equal, [0, 0, 1])
     np.testing.assert_array_equal(less, [0, 0, 0])
 
@@ -200,11 +200,11 @@ def test_evidence_beside_other_priors() -> None:
         log = other.condition(tasks).log_evidence
         values[name] = special.logsumexp(other.log_weights + log, axis=1)
         np.testing.assert_allclose(check.evidence.log_evidence[name], values[name], atol=CLOSE)
-        mean, error = check.evidence.a_task(name)
+        mean, error = check.evidence.per_task(name)
         np.testing.assert_allclose(mean, values[name].mean())
         np.testing.assert_allclose(error, stats.sem(values[name]))
         n = tasks.n_observations
-        ratio = check.evidence.an_observation(name).mean
+        ratio = check.evidence.per_observation(name).mean
         np.testing.assert_allclose(ratio, values[name].sum() / n.sum())
     difference = values["this prior"] - values["UniTS"]
     gain = check.evidence.gain("UniTS")
@@ -241,7 +241,7 @@ def test_one_task_is_enough() -> None:
     tasks = held_out(case, seed=5, n_tasks=1)
     check = check_prior(case.prior, tasks[0], seed=0, n_draws=9)
     assert check.n_tasks == 1
-    assert np.isnan(check.evidence.a_task("this prior").error)
+    assert np.isnan(check.evidence.per_task("this prior").error)
     assert "1 held-out task, " in str(check)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.learning.coordinates import mapped, moments, scaling, unmapped
+from mixts.learning.histories import mapped, moments, scaling, unmapped
 from mixts.logs import read_logs
 from mixts.logs.fit import fit_logs
 

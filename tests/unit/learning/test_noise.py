@@ -14,7 +14,7 @@ from mixts import errors
 from mixts.families.noise import expected_noise, match_noise
 from mixts.learning import learn, mixture_evidence
 from mixts.learning.models import model_of, predictive_of
-from mixts.learning.models.predictive import transform
+from mixts.learning.models.base import transform
 from mixts.learning.models.student import with_noise
 from mixts.learning.noise import compare_noise
 from mixts.logs.fit import fit_logs
@@ -42,7 +42,9 @@ def _tasks(prior: mixts.MixturePrior, n: int, n_rounds: int, seed: int = 1) -> A
         else:
             actions = rng.normal(size=(n, 3))
             means, arms = (actions * parameters[:, :3]).sum(axis=1), every
-        belief.update(actions, family.outcomes(rng, family.reward_laws(parameters, arms, means)))
+        belief.update(
+            actions, family.outcomes(rng, family.reward_parameters(parameters, arms, means))
+        )
     return belief.statistics
 
 

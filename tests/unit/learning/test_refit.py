@@ -56,7 +56,7 @@ def _played(prior: mixts.MixturePrior, n: int, seed: int, arms: tuple[int, ...] 
         else:
             arm = taken = rng.choice(arms, size=n)
             mean = family.mean_rewards(theta, None)[rows, arm]
-        belief.update(taken, family.outcomes(rng, family.reward_laws(theta, arm, mean)))
+        belief.update(taken, family.outcomes(rng, family.reward_parameters(theta, arm, mean)))
     return belief.statistics
 
 

@@ -29,7 +29,7 @@ def tasks_of(prior: mixts.MixturePrior, n: int, length: int, seed: int) -> tuple
     latent, theta = prior.draw(rng, n)
     owners = np.repeat(np.arange(n), length)
     arms = rng.integers(family.n_arms, size=len(owners))
-    laws = family.reward_laws(theta[owners], arms, theta[owners, arms])
+    laws = family.reward_parameters(theta[owners], arms, theta[owners, arms])
     statistics = SpendStatistics.empty((family.n_arms,), n)
     statistics.observe(owners, statistics.observations(arms, family.outcomes(rng, laws)))
     return latent, statistics

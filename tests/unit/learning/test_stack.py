@@ -12,9 +12,9 @@ import mixts
 from mixts.families import GaussianStatistics, Statistics
 from mixts.learning import Method, Rule, Selection, learn, mixture_evidence
 from mixts.learning.stack import (
+    LEAST_MEAN_GAIN,
+    MERGE_TOLERANCE,
     PRECISION,
-    SAME,
-    WORTH,
     component_names,
     drop_few,
     merge_same,
@@ -90,7 +90,7 @@ def test_many_components_must_be_worth_it(share: float, member: int) -> None:
     """Eight components predict better than two by a share of the price of the six others."""
     held_out = np.repeat(table(3, 1, n_tasks=400), 8, axis=0)
     held_out[0] -= 1.0
-    held_out[7] += share * 6 * WORTH
+    held_out[7] += share * 6 * LEAST_MEAN_GAIN
     np.testing.assert_array_equal(np.flatnonzero(stack_weights(held_out)) + 1, [member])
 
 
@@ -173,7 +173,7 @@ def test_equal_components_are_merged_and_different_ones_kept() -> None:
     few = merge_same(joined, tasks)
     assert 2 < few.n_components <= joined.n_components
     change = mixture_evidence(few, tasks) - mixture_evidence(joined, tasks)
-    assert np.abs(change).mean() <= SAME
+    assert np.abs(change).mean() <= MERGE_TOLERANCE
 
 
 # -- learning -------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def test_every_family_and_every_agent_can_be_simulated(name: str) -> None:
     environment = ENVIRONMENTS[name]()
     agents = {
         "MixTS": environment.prior,
-        "UniTS": partial(mixts.MixTS.units, environment.prior),
+        "UniTS": partial(mixts.MixTS, environment.prior.collapse()),
         "Oracle": partial(mixts.Oracle, environment.prior),
         "Exp4": partial(mixts.Exp4, experts(environment)),
         "CorralExp4": partial(mixts.CorralExp4, environment.prior, gamma=0.1),

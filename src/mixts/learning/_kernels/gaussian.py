@@ -14,8 +14,8 @@ import numpy as np
 
 from mixts._compiled import compiled
 from mixts._typing import Array
+from mixts.families._kernels.arms import whole_evidence
 from mixts.families._kernels.roots import SUMS, dot
-from mixts.families._kernels.student import whole_evidence
 
 
 class ArmSums(NamedTuple):

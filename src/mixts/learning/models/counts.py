@@ -8,22 +8,23 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import special
 
 from mixts._typing import Array, Bool, Float, Int
-from mixts.families import Family
+from mixts.families import BernoulliArms, BernoulliStatistics, Family, Statistics
 from mixts.learning._kernels.counts import add_up, look_up, predict_counts, rising_sums
-from mixts.learning.models.base import MomentModel, positive, spread
+from mixts.learning.models.base import ArmPredictive, MomentModel, positive
 from mixts.learning.two_stage import LEAST_TOTAL, MOST_TOTAL, Group
 
 Counts = Float[Array, "L rows _"]
 
 
-LEAST, MOST = 1e-6, 1e8
-"""Limits of learned counts: beyond them a row is practically certain, or practically known."""
+LIMITS = 1e-6, 1e8
+"""Limits of learned counts: beyond them a row is practically certain, or practically known. Also of
+learned shapes, and of learned rates relative to the mean reward."""
 
 STEPS = 2
 """Number of Newton steps in each iteration; the next iteration continues from there."""
@@ -145,13 +146,10 @@ class CountsModel(MomentModel):
             if counts is None:
                 return None
             part = np.zeros(possible.shape)
-            part[possible] = np.clip(counts, LEAST, MOST)
+            part[possible] = np.clip(counts, *LIMITS)
             parts.append(part)
             start += size
         return self._family(tuple(parts))
-
-    def points(self, family: Family) -> Float[Array, "n p"]:
-        return spread(self.estimates(family))
 
     def estimates(self, family: Family) -> Float[Array, "n p"]:
         """Return posterior mean probabilities; rows that a task never saw have the prior's."""
@@ -280,7 +278,7 @@ class _Problem:
             few = self if len(rows) == waiting.shape[1] else self.among(rows)
             before = counts[:, rows]
             change = np.clip(length * direction[:, rows], -3.0, 3.0)
-            moved = np.where(before > 0, np.clip(before * np.exp(change), LEAST, MOST), 0.0)
+            moved = np.where(before > 0, np.clip(before * np.exp(change), *LIMITS), 0.0)
             trial = few.value(moved)
             accept = waiting[:, rows] & (trial >= value[:, rows])
             result[:, rows] = np.where(accept[:, :, None], moved, result[:, rows])
@@ -359,7 +357,7 @@ def pseudo_density(
     return np.asarray(logs + norm)
 
 
-def counts_law(
+def beta_binomial(
     won: Int[Array, " m"], tried: Int[Array, " m"], alpha: Array, beta: Array
 ) -> tuple[Array, Array, Array]:
     """Compute ln p(won), p(less) and p(won), (m, L), of beta-binomial distributions.
@@ -377,3 +375,49 @@ def log_orders(counts: Int[Array, "... k"]) -> Float[Array, "..."]:
     """Compute ln of the multinomial coefficients over the last axis."""
     each = special.gammaln(counts + 1.0).sum(axis=-1)
     return np.asarray(special.gammaln(counts.sum(axis=-1) + 1.0) - each)
+
+
+class BernoulliModel(CountsModel):
+    """Tasks with rewards 0 or 1 and Beta priors."""
+
+    statistics_type: ClassVar[type[Statistics]] = BernoulliStatistics
+    statistics: BernoulliStatistics
+
+    def __init__(self, statistics: BernoulliStatistics) -> None:
+        self._pairs = np.stack(
+            [statistics.array("successes"), statistics.array("failures")], axis=2
+        )
+        possible = np.ones(self._pairs.shape[1:], bool)
+        self._rows = (Rows.of(self._pairs, possible),)
+        super().__init__(statistics)
+
+    def _broad(self) -> BernoulliArms:
+        return BernoulliArms.uniform(self.statistics.shape[0])
+
+    def _seen(self) -> tuple[Array, ...]:
+        return (self._pairs,)
+
+    def _counts(self, family: BernoulliArms) -> tuple[Counts, ...]:
+        return (np.stack([family.alpha, family.beta], axis=2),)
+
+    def _family(self, counts: tuple[Counts, ...]) -> BernoulliArms:
+        return BernoulliArms(counts[0][:, :, 0], counts[0][:, :, 1])
+
+
+class BernoulliPredictive(ArmPredictive):
+    """Predictions of beta-binomial counts of successes."""
+
+    family_type: ClassVar[type[Family]] = BernoulliArms
+
+    def _predict(self, arm: int, tasks: Int[Array, " m"]) -> tuple[Array, Array, Array]:
+        family = self.family
+        won = self.statistics.array("successes")[tasks, arm]
+        return beta_binomial(won, self.pulls[tasks, arm], family.alpha[:, arm], family.beta[:, arm])
+
+    def _orders(self, statistics: Statistics) -> Float[Array, " n"]:
+        won, lost = statistics.array("successes"), statistics.array("failures")
+        return np.asarray(log_orders(np.stack([won, lost], axis=-1)).sum(axis=1))
+
+    def _draw(self, rng: np.random.Generator, pulls: Array, means: Array) -> Statistics:
+        won = rng.binomial(pulls, means)
+        return type(self.statistics)(successes=won, failures=pulls - won)

@@ -11,13 +11,14 @@ from scipy import special
 from mixts._typing import Array, Float, Int
 from mixts.families import Family, GaussianArms, GaussianStatistics, Statistics
 from mixts.learning._kernels.gaussian import ArmSums, arm_evidence, arm_moments
-from mixts.learning.models.base import MomentModel, positive, spread
-from mixts.learning.models.predictive import (
+from mixts.learning.models.base import (
     LOG_2PI,
     ArmPredictive,
+    MomentModel,
     Prediction,
     chi_squared,
     noise_part,
+    positive,
 )
 from mixts.learning.two_stage import Group
 from mixts.prior import MixturePrior
@@ -116,9 +117,6 @@ class GaussianModel(MomentModel):
             return None
         return GaussianArms(numbers[:size].reshape(shape), variance.reshape(shape), float(noise[0]))
 
-    def points(self, family: GaussianArms) -> Float[Array, "n p"]:  # type: ignore[override]
-        return spread(self.estimates(family))
-
     def estimates(self, family: GaussianArms) -> Float[Array, "n p"]:  # type: ignore[override]
         """Return posterior means minus the component's mean."""
         known = self._count * family.variance[0]
@@ -173,15 +171,13 @@ class GaussianPredictive(ArmPredictive):
 
     def parts(self) -> Iterator[Prediction]:
         yield from super().parts()
-        family = self.prior.family
-        assert isinstance(family, GaussianArms)
+        family = self.family
         spare = np.maximum(self.pulls - 1, 0).sum(axis=1)
         squares = self.statistics.array("squares").sum(axis=1)
         yield noise_part(spare, squares / family.noise_std**2)
 
     def _predict(self, arm: int, tasks: Int[Array, " m"]) -> tuple[Array, Array, Array]:
-        family = self.prior.family
-        assert isinstance(family, GaussianArms)
+        family = self.family
         noise = family.noise_std**2 / self.pulls[tasks, arm, None]
         variance = family.variance[:, arm] + noise
         gap = self.statistics.array("average")[tasks, arm, None] - family.mean[:, arm]
@@ -193,8 +189,7 @@ class GaussianPredictive(ArmPredictive):
         return np.zeros(len(statistics))
 
     def _draw(self, rng: np.random.Generator, pulls: Array, means: Array) -> Statistics:
-        family = self.prior.family
-        assert isinstance(family, GaussianArms)
+        family = self.family
         return draw_rewards(rng, pulls, means, np.asarray(family.noise_std))
 
 

@@ -12,22 +12,22 @@ from scipy import special
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import StatisticsError
 from mixts.families import Family, LinearGaussian, LinearStatistics, Statistics
-from mixts.families._kernels.triangles import triangle
-from mixts.families.linear import CovarianceType, LinearFamily
+from mixts.families._kernels.rows import triangle
+from mixts.families.linear import CovarianceType
 from mixts.learning._kernels.gaussian import LinearTasks
-from mixts.learning.models.base import positive
-from mixts.learning.models.coefficients import (
-    CoefficientModel,
-    evidence_of_blocks,
-    inverses,
-    moments_of_blocks,
-)
-from mixts.learning.models.predictive import (
+from mixts.learning.models.base import (
     LOG_2PI,
     Prediction,
     Predictive,
     chi_squared,
     noise_part,
+    positive,
+)
+from mixts.learning.models.coefficients import (
+    CoefficientModel,
+    evidence_of_blocks,
+    inverses,
+    moments_of_blocks,
 )
 from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates, ridge_estimates
 from mixts.prior import MixturePrior
@@ -283,9 +283,7 @@ class LinearPredictive(Predictive):
     family_type: ClassVar[type[Family]] = LinearGaussian
 
     def __init__(self, prior: MixturePrior, statistics: Statistics) -> None:
-        assert isinstance(prior.family, LinearFamily)
-        assert isinstance(statistics, LinearStatistics)
-        self.prior, self.family = prior, prior.family
+        super().__init__(prior, statistics)
         factor = statistics.array("factor")
         d = factor.shape[1] - 1
         self.count: Int[Array, " n"] = statistics.array("count")

@@ -14,7 +14,7 @@ from mixts._typing import Array, Float, Int
 from mixts.errors import StatisticsError
 from mixts.families import Family, LinearBernoulli, LinearBernoulliStatistics, Statistics
 from mixts.families._kernels import logistic as kernels
-from mixts.families._logistic_points import logistic
+from mixts.families._linear_bernoulli_posterior import logistic
 from mixts.families.coefficients import CoefficientFamily, CovarianceType
 from mixts.learning._kernels.gaussian import LinearSums
 from mixts.learning._kernels.logistic import (
@@ -25,8 +25,8 @@ from mixts.learning._kernels.logistic import (
     point_moments,
     predict_rows,
 )
+from mixts.learning.models.base import Prediction, Predictive, Rates
 from mixts.learning.models.coefficients import CoefficientModel, inverses
-from mixts.learning.models.predictive import Prediction, Predictive, Rates
 from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates
 from mixts.prior import MixturePrior
 
@@ -264,10 +264,8 @@ class LinearBernoulliPredictive(Predictive):
     family_type: ClassVar[type[Family]] = LinearBernoulli
 
     def __init__(self, prior: MixturePrior, statistics: Statistics) -> None:
-        assert isinstance(prior.family, LinearBernoulli)
-        assert isinstance(statistics, LinearBernoulliStatistics)
-        self.prior, self.family, self.statistics = prior, prior.family, statistics
-        self._tasks = click_tasks(statistics)
+        super().__init__(prior, statistics)
+        self._tasks = click_tasks(self.statistics)
 
     # -- rows one after the other -------------------------------------------------------------
 

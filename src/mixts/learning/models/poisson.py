@@ -11,13 +11,9 @@ from mixts._typing import Array, Float, Int
 from mixts.families import Family, PoissonArms, PoissonStatistics, Statistics
 from mixts.families._kernels.arms import LARGEST_TOTAL
 from mixts.learning._kernels.counts import add_up_totals
-from mixts.learning.models.base import MomentModel, positive, spread
-from mixts.learning.models.counts import HALVINGS, NOTHING, STEPS, Levels, rising, trigamma
-from mixts.learning.models.predictive import ArmPredictive
+from mixts.learning.models.base import ArmPredictive, MomentModel, positive
+from mixts.learning.models.counts import HALVINGS, LIMITS, NOTHING, STEPS, Levels, rising, trigamma
 from mixts.learning.two_stage import LEAST_TOTAL, MOST_TOTAL, Group
-
-LEAST, MOST = 1e-6, 1e8
-"""Limits of learned shapes, and of learned rates relative to the mean reward."""
 
 
 class PoissonModel(MomentModel):
@@ -80,10 +76,9 @@ class PoissonModel(MomentModel):
             return None
         shape, rate = found.reshape(2, n_components, -1)
         mean = self.centre.shape / self.centre.rate
-        return PoissonArms(np.clip(shape, LEAST, MOST), np.clip(rate, LEAST / mean, MOST / mean))
-
-    def points(self, family: PoissonArms) -> Float[Array, "n p"]:  # type: ignore[override]
-        return spread(self.estimates(family))
+        return PoissonArms(
+            np.clip(shape, *LIMITS), np.clip(rate, LIMITS[0] / mean, LIMITS[1] / mean)
+        )
 
     def estimates(self, family: PoissonArms) -> Float[Array, "n p"]:  # type: ignore[override]
         """Return the logarithms of posterior means."""
@@ -129,7 +124,7 @@ class _Sums:
         add_up_totals(model._counts.index, share, model._total.astype(float), self._totals)
         a, b = model.centre.shape, model.centre.rate
         self._logs, self._mean = special.psi(a) - np.log(b), a / b
-        self._least_rate, self._most_rate = LEAST / self._mean, MOST / self._mean
+        self._least_rate, self._most_rate = (LIMITS[0] / self._mean, LIMITS[1] / self._mean)
 
     def _of_totals(self, shape: Array, *, derivatives: bool = False) -> Array:
         """Sum ln G(a + y) / G(a), and derivatives, (3, L, K)."""
@@ -156,7 +151,7 @@ class _Sums:
         for _ in range(HALVINGS):
             if not waiting.any():
                 break
-            moved = np.clip(shape * np.exp(np.clip(length * by_shape, -3, 3)), LEAST, MOST)
+            moved = np.clip(shape * np.exp(np.clip(length * by_shape, -3, 3)), *LIMITS)
             other = rate * np.exp(np.clip(length * by_rate, -3, 3))
             other = np.clip(other, self._least_rate, self._most_rate)
             trial = self.value(moved, other)
@@ -203,8 +198,7 @@ class PoissonPredictive(ArmPredictive):
     family_type: ClassVar[type[Family]] = PoissonArms
 
     def _predict(self, arm: int, tasks: Int[Array, " m"]) -> tuple[Array, Array, Array]:
-        family = self.prior.family
-        assert isinstance(family, PoissonArms)
+        family = self.family
         y = self.statistics.array("total")[tasks, arm, None].astype(float)
         n = self.pulls[tasks, arm, None].astype(float)
         a, b = family.shape[:, arm], family.rate[:, arm]

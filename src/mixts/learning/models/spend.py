@@ -11,9 +11,8 @@ from scipy import special
 from mixts._typing import Array, Float, Int
 from mixts.families import BernoulliArms, BernoulliStatistics, Family, SpendArms, SpendStatistics
 from mixts.families.spend_marginal import (
-    LEAST,
     LEVELS,
-    MOST,
+    LIMITS,
     fit_levels,
     learn_spends,
     level_means,
@@ -22,10 +21,15 @@ from mixts.families.spend_marginal import (
     spend_evidence,
 )
 from mixts.families.statistics import Statistics
-from mixts.learning.models.base import MomentModel, positive, spread
-from mixts.learning.models.bernoulli import BernoulliModel
-from mixts.learning.models.counts import counts_law, log_orders
-from mixts.learning.models.predictive import LOG_2PI, ArmPredictive, Prediction, chi_squared
+from mixts.learning.models.base import (
+    LOG_2PI,
+    ArmPredictive,
+    MomentModel,
+    Prediction,
+    chi_squared,
+    positive,
+)
+from mixts.learning.models.counts import BernoulliModel, beta_binomial, log_orders
 from mixts.learning.two_stage import Group
 
 BROAD_SHAPE = 2.0
@@ -169,12 +173,9 @@ class SpendModel(MomentModel):
         assert isinstance(rates, BernoulliArms)
         strength, *levels = rest.reshape(3, *shape)
         log_spend = numbers[2 * size : 3 * size].reshape(shape)
-        limited = (np.clip(x, LEAST, MOST) for x in levels)
+        limited = (np.clip(x, *LIMITS) for x in levels)
         strength = np.maximum(strength, LEAST_STRENGTH)
         return SpendArms(rates.alpha, rates.beta, log_spend, strength, *limited)
-
-    def points(self, family: SpendArms) -> Float[Array, "n p"]:  # type: ignore[override]
-        return spread(self.estimates(family))
 
     def estimates(self, family: SpendArms) -> Float[Array, "n p"]:  # type: ignore[override]
         """Return posterior means: logarithms of purchase rates, and log spends."""
@@ -232,8 +233,7 @@ class SpendPredictive(ArmPredictive):
     family_type: ClassVar[type[Family]] = SpendArms
 
     def parts(self) -> Iterator[Prediction]:
-        family = self.prior.family
-        assert isinstance(family, SpendArms)
+        family = self.family
         bought, average, squares = (
             self.statistics.array(name) for name in ("purchases", "average", "squares")
         )
@@ -256,10 +256,11 @@ class SpendPredictive(ArmPredictive):
 
     def _predict(self, arm: int, tasks: Int[Array, " m"]) -> tuple[Array, Array, Array]:
         """Predict numbers of purchases."""
-        family = self.prior.family
-        assert isinstance(family, SpendArms)
+        family = self.family
         bought = self.statistics.array("purchases")[tasks, arm]
-        return counts_law(bought, self.pulls[tasks, arm], family.alpha[:, arm], family.beta[:, arm])
+        return beta_binomial(
+            bought, self.pulls[tasks, arm], family.alpha[:, arm], family.beta[:, arm]
+        )
 
     def _orders(self, statistics: Statistics) -> Float[Array, " n"]:
         bought, missed = statistics.array("purchases"), statistics.array("misses")

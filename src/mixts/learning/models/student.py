@@ -24,7 +24,7 @@ from mixts.families import (
     Statistics,
     StudentArms,
 )
-from mixts.families._kernels.student import evidence_student
+from mixts.families._kernels.arms import evidence_student
 from mixts.families.linear import CovarianceType
 from mixts.families.noise import LEAST_DEGREES, MOST_DEGREES, expected_noise, match_noise
 from mixts.learning._kernels.gaussian import (
@@ -32,7 +32,7 @@ from mixts.learning._kernels.gaussian import (
     add_student,
     arm_moments,
 )
-from mixts.learning.models.base import MomentModel, positive, spread
+from mixts.learning.models.base import MomentModel, positive
 from mixts.learning.models.coefficients import (
     Units,
     evidence_of_blocks,
@@ -130,7 +130,7 @@ def noise_hyperprior(family: Any, centre: Any, pseudo: float | Array) -> float:
 
 def improved_noise(
     share: Float[Array, "n L"],
-    law: tuple[Float[Array, "n L"], Float[Array, "n L"]],
+    noise: tuple[Float[Array, "n L"], Float[Array, "n L"]],
     centre: Any,
     pseudo: float | Array,
     *,
@@ -138,10 +138,10 @@ def improved_noise(
 ) -> tuple[Float[Array, " L"], Float[Array, " L"]]:
     """Return noise_std and degrees that explain the tasks' shares best; ``pooled``: all the same.
 
-    ``law`` is freedom and unit of the noise of each task under each component.
+    ``noise`` is freedom and unit of the noise of each task under each component.
     """
     tasks = share.sum(axis=0) + pseudo
-    own = expected_noise(*law)
+    own = expected_noise(*noise)
     first = expected_noise(centre.degrees, centre.degrees * centre.noise_std**2)
     means = [
         ((share * x).sum(axis=0) + pseudo * c) / tasks for x, c in zip(own, first, strict=True)
@@ -163,11 +163,11 @@ def fit_noise(
     share = np.ones((int(seen.sum()), 1))
     for _ in range(_NOISE_STEPS):
         before = degrees
-        law = (
+        noise = (
             degrees + spare[seen, None],
             degrees * noise_std**2 + squares[seen, None],
         )
-        noise_std, degrees = improved_noise(share, law, centre, 1.0)
+        noise_std, degrees = improved_noise(share, noise, centre, 1.0)
         if np.abs(degrees / before - 1) < _NOISE_TOLERANCE:
             break
     return float(noise_std[0]), float(degrees[0])
@@ -223,12 +223,12 @@ class StudentModel(MomentModel):
         return float(value) + noise_hyperprior(family, self.centre, self.pseudo_weights)
 
     def improve(self, family: StudentArms, share: Array) -> StudentArms:  # type: ignore[override]
-        degrees, unit = family.noise_law
-        law = degrees + self._count.sum(axis=1)[:, None], unit + self._sums(family)[1]
+        degrees, unit = family.noise_prior
+        noise = degrees + self._count.sum(axis=1)[:, None], unit + self._sums(family)[1]
         sums = ArmSums(*(np.zeros(family.mean.shape) for _ in range(4)))
         ratio = _ratio(family)
         arm_moments(
-            self._count, self._average, share, share * law[0] / law[1], family.mean, ratio, 1.0,
+            self._count, self._average, share, share * noise[0] / noise[1], family.mean, ratio, 1.0,
             sums,
         )  # fmt: skip
         tasks, sharp, first, second = sums
@@ -240,7 +240,7 @@ class StudentModel(MomentModel):
         shared = 1 / (1 / ratio).mean(axis=0)
         alike = 0.0 if self.continues else ALIKE
         ratio = (scatter + alike * shared) / (tasks + self.pseudo + alike)
-        noise_std, degrees = improved_noise(share, law, self.centre, self.pseudo_weights)
+        noise_std, degrees = improved_noise(share, noise, self.centre, self.pseudo_weights)
         return StudentArms(family.mean + step, ratio * noise_std[:, None] ** 2, noise_std, degrees)
 
     def pack(self, family: StudentArms) -> Float[Array, " p"]:  # type: ignore[override]
@@ -256,9 +256,6 @@ class StudentModel(MomentModel):
             return None
         variance = ratio.reshape(shape) * noise[0][:, None] ** 2
         return StudentArms(numbers[:size].reshape(shape), variance, *noise)
-
-    def points(self, family: StudentArms) -> Float[Array, "n p"]:  # type: ignore[override]
-        return spread(self.estimates(family))
 
     def estimates(self, family: StudentArms) -> Float[Array, "n p"]:  # type: ignore[override]
         """Return posterior means minus the component's mean, which do not depend on the noise."""
@@ -296,7 +293,7 @@ def _ratio(family: StudentArms) -> Float[Array, "L K"]:
 
 
 class LinearStudentModel(LinearModel):
-    """Linear tasks with a noise of their own; with tied covariances one law of the noise."""
+    """Linear tasks with a noise of their own; with tied covariances all noise is alike."""
 
     statistics_type: ClassVar[type[Statistics]] = LinearStatistics
     noise: ClassVar[Noise] = "per-task"
@@ -333,9 +330,9 @@ class LinearStudentModel(LinearModel):
 
     # -- the objective ------------------------------------------------------------------------
 
-    def _laws(self, family: LinearStudent) -> tuple[Array, tuple[Array, Array]]:
+    def _posteriors(self, family: LinearStudent) -> tuple[Array, tuple[Array, Array]]:
         """Return the log evidence, and freedom and unit of the noise, of all tasks."""
-        degrees, unit = family.noise_law
+        degrees, unit = family.noise_prior
         freedom = degrees + self._count[:, None]
         precision, log_det = inverses(self._relative(family))
         out, squares, largest = evidence_of_blocks(
@@ -344,14 +341,14 @@ class LinearStudentModel(LinearModel):
         if largest > LARGE_SQUARES * float(family.noise_std.min()) ** 2:
             uniform = np.zeros(family.n_components)
             exact = family.posterior(self.statistics, uniform)
-            law = exact.noise_laws(np.arange(self.n_tasks)[:, None], np.arange(len(uniform)))
-            return exact.log_evidence(), law
+            noise = exact.noise_posterior(np.arange(self.n_tasks)[:, None], np.arange(len(uniform)))
+            return exact.log_evidence(), noise
         misfit = np.maximum(squares, 0.0) + self._rest[:, None]
         add_student(self._count, degrees, unit, misfit, out)
         return out, (freedom, unit + misfit)
 
     def log_evidence(self, family: LinearStudent) -> Float[Array, "n L"]:  # type: ignore[override]
-        return self._laws(family)[0]
+        return self._posteriors(family)[0]
 
     def log_hyperprior(self, family: LinearStudent) -> float:  # type: ignore[override]
         precision, log_det = inverses(self._relative(family))
@@ -370,8 +367,8 @@ class LinearStudentModel(LinearModel):
     def improve(self, family: LinearStudent, share: Array) -> LinearStudent:  # type: ignore[override]
         if not np.isfinite(share).all():
             raise self._too_far_apart()
-        _, law = self._laws(family)
-        sharp = share * law[0] / law[1]
+        _, noise = self._posteriors(family)
+        sharp = share * noise[0] / noise[1]
         precision, _ = inverses(self._relative(family))
         _, sums = moments_of_blocks(self._tasks, share, sharp, family.mean, precision, 1.0)
         pull = self.pseudo / self.centre.noise_std**2
@@ -380,7 +377,7 @@ class LinearStudentModel(LinearModel):
         if not (np.isfinite(mean).all() and np.isfinite(relative).all()):
             raise self._too_far_apart()
         pseudo = self.pseudo_weights
-        noise = improved_noise(share, law, self.centre, pseudo, pooled=self._pooled)
+        noise = improved_noise(share, noise, self.centre, pseudo, pooled=self._pooled)
         return self._student(mean, relative, *noise)
 
     def information(self, family: LinearStudent, component: int) -> Float[Array, "n d d"]:  # type: ignore[override]

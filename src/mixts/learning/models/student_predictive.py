@@ -10,17 +10,16 @@ from scipy import special
 
 from mixts._typing import Array, Float, Int
 from mixts.families import Family, LinearStudent, Statistics, StudentArms
+from mixts.learning.models.base import ArmPredictive, Prediction
 from mixts.learning.models.gaussian import draw_rewards
 from mixts.learning.models.linear import LinearPredictive, Rotated
-from mixts.learning.models.predictive import ArmPredictive, Prediction
-from mixts.prior import MixturePrior
 
 
 class NoiseBelief:
     """Freedom and unit of the noise of each task under each component, as parts are predicted."""
 
-    def __init__(self, law: tuple[Array, Array], n_tasks: int) -> None:
-        self.freedom, self.unit = (np.tile(x, (n_tasks, 1)) for x in law)
+    def __init__(self, noise_prior: tuple[Array, Array], n_tasks: int) -> None:
+        self.freedom, self.unit = (np.tile(x, (n_tasks, 1)) for x in noise_prior)
 
     def scatter(self, spare: Int[Array, " n"], squares: Float[Array, " n"]) -> Prediction:
         """Return the part of squared residuals, and learn from them.
@@ -62,13 +61,8 @@ class StudentPredictive(ArmPredictive):
 
     family_type: ClassVar[type[Family]] = StudentArms
 
-    def __init__(self, prior: MixturePrior, statistics: Statistics) -> None:
-        super().__init__(prior, statistics)
-        assert isinstance(prior.family, StudentArms)
-        self.family = prior.family
-
     def parts(self) -> Iterator[Prediction]:
-        noise = NoiseBelief(self.family.noise_law, len(self.pulls))
+        noise = NoiseBelief(self.family.noise_prior, len(self.pulls))
         spare = np.maximum(self.pulls - 1, 0).sum(axis=1)
         yield noise.scatter(spare, self.statistics.array("squares").sum(axis=1))
         ratio = self.family.variance / self.family.noise_std[:, None] ** 2
@@ -78,12 +72,6 @@ class StudentPredictive(ArmPredictive):
             average = self.statistics.array("average")[tasks, arm, None]
             yield noise.reward(tasks, average - self.family.mean[:, arm], alpha)
 
-    def _predict(self, arm: int, tasks: Int[Array, " m"]) -> tuple[Array, Array, Array]:
-        raise NotImplementedError("arms of one noise are predicted one after the other")
-
-    def _orders(self, statistics: Statistics) -> Float[Array, " n"]:
-        return np.zeros(len(statistics))
-
     def _draw(self, rng: np.random.Generator, pulls: Array, means: Array) -> Statistics:
         return draw_rewards(rng, pulls, means[:, :-1], means[:, -1:])
 
@@ -92,10 +80,9 @@ class LinearStudentPredictive(LinearPredictive):
     """Predictions of the residual noise, then of rotated rewards, in units of the noise."""
 
     family_type: ClassVar[type[Family]] = LinearStudent
-    family: LinearStudent
 
     def parts(self) -> Iterator[Prediction]:
-        noise = NoiseBelief(self.family.noise_law, len(self.count))
+        noise = NoiseBelief(self.family.noise_prior, len(self.count))
         yield noise.scatter(self.spare, self.residual)
         for rotated in self._blocks(np.arange(len(self.count))):
             innovation = rotated.innovations(rotated.rewards[..., None])[..., 0]
@@ -111,7 +98,7 @@ class LinearStudentPredictive(LinearPredictive):
     def _score(
         self, rotated: Rotated, rewards: Float[Array, "m r b"], residual: Float[Array, "m b"]
     ) -> Float[Array, "m b"]:
-        degrees, unit = (x[:, None] for x in self.family.noise_law)
+        degrees, unit = (x[:, None] for x in self.family.noise_prior)
         real = rotated.real[:, None, :, None]
         misfit = (rotated.innovations(rewards) ** 2 * real).sum(axis=2) + residual[:, None]
         n = (self.spare[rotated.tasks] + rotated.real.sum(axis=1))[:, None, None]

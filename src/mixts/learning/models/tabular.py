@@ -11,9 +11,8 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ParameterError, StatisticsError
 from mixts.families import Family, Statistics, TabularMDP, TabularStatistics
-from mixts.learning.evidence import mixture_evidence
-from mixts.learning.models.counts import Counts, CountsModel, Rows, counts_law, log_orders
-from mixts.learning.models.predictive import BLOCK, Prediction, Predictive
+from mixts.learning.models.base import BLOCK, Prediction, Predictive, mixture_evidence
+from mixts.learning.models.counts import Counts, CountsModel, Rows, beta_binomial, log_orders
 from mixts.prior import MixturePrior
 
 
@@ -115,9 +114,7 @@ class TabularPredictive(Predictive):
     family_type: ClassVar[type[Family]] = TabularMDP
 
     def __init__(self, prior: MixturePrior, statistics: Statistics) -> None:
-        assert isinstance(prior.family, TabularMDP)
-        assert isinstance(statistics, TabularStatistics)
-        self.prior, self.family, self.statistics = prior, prior.family, statistics
+        super().__init__(prior, statistics)
         self.rewards: Int[Array, "n X A 2"] = statistics.array("rewards")
         self.transitions: Int[Array, "n X A X"] = statistics.array("transitions")
 
@@ -169,6 +166,6 @@ def _row_parts(
         tasks = np.flatnonzero(left)
         if not len(tasks):
             return
-        law = counts_law(counts[tasks, k], left[tasks], prior[:, k], rest[:, k + 1])
-        yield Prediction(group, tasks, *law)
+        predicted = beta_binomial(counts[tasks, k], left[tasks], prior[:, k], rest[:, k + 1])
+        yield Prediction(group, tasks, *predicted)
         left = left - counts[:, k]
