@@ -67,6 +67,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         jaxtyping.config.update("jaxtyping_disable", before)
 
 
+@pytest.fixture(scope="session")
+def processes() -> Iterator[object]:
+    """The engine that ``engine=2`` means, for all tests: two workers take seconds to start."""
+    from mixts.engines import engine_of
+
+    with engine_of(2) as engine:
+        yield engine
+
+
 @pytest.fixture
 def unchecked() -> Iterator[None]:
     """Turn run-time checks off, so that wrong types reach the library's own checks."""

@@ -29,12 +29,13 @@ WEIGHTS = np.array([[0.004, 0.996]])
 MASK = np.ones((1, 4), bool)
 
 
-def priced(kind: str, seed: int) -> tuple[Any, Any]:
-    """Return parameters (2, L, K) and the belief about the utilities of four arms."""
+def priced(kind: str, seed: int, n_rows: int = 1) -> tuple[Any, Any]:
+    """Return parameters (2, L, K) and the belief about the utilities of four arms, n times."""
     parameters = np.random.default_rng(seed).uniform(1.5, 6.0, (2, 1, 2, 4))
-    marginal: Marginal = MARGINALS[kind][0](parameters)
-    money = Money(VALUES[None], COSTS[None])
-    return parameters[:, 0], IndependentRewards(WEIGHTS, marginal).priced(money)
+    marginal: Marginal = MARGINALS[kind][0](np.repeat(parameters, n_rows, axis=1))
+    money = Money(np.tile(VALUES, (n_rows, 1)), np.tile(COSTS, (n_rows, 1)))
+    weights = np.repeat(WEIGHTS, n_rows, axis=0)
+    return parameters[:, 0], IndependentRewards(weights, marginal).priced(money)
 
 
 def utilities(kind: str, parameters: Any, values: Any, costs: Any) -> list[Any]:
@@ -90,11 +91,10 @@ def exact_inclusion(kind: str, parameters: Any, k: int) -> Any:
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_inclusion_is_that_of_scipy(kind: str, k: int) -> None:
     """Estimates of few draws are unbiased, and their standard errors are right."""
-    parameters, rewards = priced(kind, k)
+    n = 3000
+    parameters, rewards = priced(kind, k, n)
     expected, rng = exact_inclusion(kind, parameters, k), np.random.default_rng(k)
-    found, errors = np.moveaxis(
-        [np.concatenate(rewards.draws(rng, 60).inclusion(MASK, k)) for _ in range(3000)], 1, 0
-    )
+    found, errors = rewards.draws(rng, 60).inclusion(np.repeat(MASK, n, axis=0), k)
     np.testing.assert_allclose(found.sum(axis=1), k)
     assert_within(of_mean(found, expected))
     assert_within(of_mean((found - expected) ** 2 - errors**2))
@@ -102,7 +102,8 @@ def test_inclusion_is_that_of_scipy(kind: str, k: int) -> None:
 
 @kinds
 def test_the_gain_of_the_best_utility_is_that_of_scipy(kind: str) -> None:
-    parameters, rewards = priced(kind, 4)
+    n = 3000
+    parameters, rewards = priced(kind, 4, n)
     best = np.zeros(2)
     for s in range(2):
         arms = utilities(kind, parameters[:, s], VALUES, COSTS)
@@ -114,10 +115,8 @@ def test_the_gain_of_the_best_utility_is_that_of_scipy(kind: str) -> None:
             for a, b in itertools.pairwise(cuts)
         )
     expected = WEIGHTS[0] @ best - rewards.means()[0, 1]
-    rng, lead = np.random.default_rng(5), np.array([1])
-    assert_within(
-        of_mean([rewards.draws(rng, 60).gains(MASK, lead) for _ in range(3000)], expected)
-    )
+    rng, lead, mask = np.random.default_rng(5), np.full(n, 1), np.repeat(MASK, n, axis=0)
+    assert_within(of_mean(rewards.draws(rng, 60).gains(mask, lead), expected))
 
 
 @kinds
