@@ -56,13 +56,19 @@ def _plain(case: FamilyCase) -> mixts.MixturePrior:
     return mixts.MixturePrior(family)
 
 
+def _units(case: FamilyCase, n_tasks: int | None, seed: Any) -> mixts.MixTS:
+    agent = mixts.MixTS.units(case.prior, n_tasks, seed)
+    agent._set(n_samples=50)  # as many as the other agents have here
+    return agent
+
+
 def _experts(case: FamilyCase) -> Any:
     return case.prior.belief().component_mean[:, :SIZE]
 
 
 AGENTS: dict[str, AgentRecord] = {
     "MixTS": AgentRecord(lambda case, n, seed: mixts.MixTS(case.prior, n, seed, n_samples=50)),
-    "UniTS": AgentRecord(lambda case, n, seed: mixts.MixTS.units(case.prior, n, seed)),
+    "UniTS": AgentRecord(lambda case, n, seed: _units(case, n, seed)),
     "TS": AgentRecord(lambda case, n, seed: mixts.MixTS(_plain(case), n, seed, n_samples=50)),
     "Oracle": AgentRecord(
         lambda case, n, seed: mixts.Oracle(case.prior, 1, n, seed, n_samples=50)
