@@ -161,7 +161,9 @@ arm = 0
 """
 UPDATE = """
 agent.update(arm, 1)
-print(agent.belief.mean_rewards().sum())
+again = agent.prior.condition(agent.belief.statistics)  # by a loop that calls inner functions
+assert abs(again.log_evidence - agent.belief.log_evidence).max() < 1e-12
+print(again.mean_rewards().sum())
 """
 PROGRAMS = {"belief": BELIEF + UPDATE, "decision": BELIEF + "arm = agent.act()" + UPDATE}
 
