@@ -26,6 +26,9 @@ from tests import shape_checks
 
 shape_checks.install()
 
+# What collection makes is kept, so a search for garbage in it is in vain: a quarter of its time.
+gc.disable()
+
 # `pytest --hypothesis-profile=explore` looks at new examples; the default ones never change, and of
 # those a slow test tries more.
 _fixed = hypothesis.settings(derandomize=True, deadline=None, database=None)
@@ -52,6 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Leave the tests, and all that they imported, out of every later search for garbage."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -65,6 +69,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         jaxtyping.config.update("jaxtyping_disable", before)
+
+
+@pytest.fixture(scope="session")
+def processes() -> Iterator[object]:
+    """The engine that ``engine=2`` means, for all tests: two workers take seconds to start."""
+    from mixts.engines import engine_of
+
+    with engine_of(2) as engine:
+        yield engine
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import marshal
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import cache_from_source, decode_source
@@ -77,8 +77,35 @@ MARK = "_checked_while_tests_run"
 
 MOST_CALLS = 20
 """How many calls of each function are looked at in one test."""
-CALLS: dict[FunctionType, int] = {}
+CALLS: dict[int, int] = {}
 """How many calls the running test made; conftest.py empties this before each test."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of the calls of a function."""
+
+    code: CodeType
+    """Kept, so that no other has its id."""
+    hints: dict[str, Any]
+    """Its annotations, resolved."""
+    passed: dict[Any, set[Any]] = field(default_factory=dict)
+    """The arguments that passed, described, and the results of each."""
+
+    @classmethod
+    def of(cls, function: FunctionType) -> Seen:
+        """Return the record of a function of which nothing was seen yet."""
+        hints = {name: _hint(text, function) for name, text in function.__annotations__.items()}
+        return cls(function.__code__, hints)
+
+    @functools.cached_property
+    def has_words(self) -> bool:
+        """Whether an annotation is a ``Literal``."""
+        return "Literal[" in str(self.hints)
+
+
+SEEN: dict[int, Seen] = {}
+"""What was seen of each function in all tests, by the id of its code."""
 
 
 def checked(thing: Any) -> Any:
@@ -96,38 +123,38 @@ def _checked_calls(function: FunctionType) -> Any:
     if inspect.isgeneratorfunction(function):
         # beartype would look at arguments when the first item is asked for, in another call.
         return jaxtyping.jaxtyped(typechecker=beartype(conf=CONFIGURATION))(function)
+    # A function in a function is made anew in each call of the outer one; its code is not.
+    # Its id, because codes of equal dataclasses are equal.
+    code = id(function.__code__)
     strict: Any = None
     strict_result: Any = None
-    has_words = False
-    passed: dict[Any, set[Any]] = {}
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, **keywords: Any) -> Any:
         __tracebackhide__ = True
-        nonlocal strict, strict_result, has_words
-        n_calls = CALLS.get(function, 0)
+        nonlocal strict, strict_result
+        n_calls = CALLS.get(code, 0)
         if n_calls >= MOST_CALLS or jaxtyping.config.jaxtyping_disable:
             return function(*arguments, **keywords)
-        CALLS[function] = n_calls + 1
-        if strict is None:
-            function.__annotations__ = {
-                name: _hint(text, function) for name, text in function.__annotations__.items()
-            }
-            has_words = "Literal[" in str(function.__annotations__)
-            strict = beartype(function, conf=CONFIGURATION)
+        CALLS[code] = n_calls + 1
+        seen = SEEN.get(code) or SEEN.setdefault(code, Seen.of(function))
         key = *map(described, arguments), *keywords, *map(described, keywords.values())
-        if has_words:
+        if seen.has_words:
             values = (*arguments, *keywords.values())
             key += tuple(str(value) for value in values if isinstance(value, str | list | tuple))
-        results = passed.get(key)
+        results = seen.passed.get(key)
         if results is None:
+            if strict is None:
+                function.__annotations__ = seen.hints
+                strict = beartype(function, conf=CONFIGURATION)
             with CALL:
                 result = strict(*arguments, **keywords)
-            passed[key] = {described(result)}
+            seen.passed[key] = {described(result)}
             return result
         result = function(*arguments, **keywords)
         kind = described(result)
         if kind not in results:
+            function.__annotations__ = seen.hints
             strict_result = strict_result or _stand_in(function)
             RESULT.made = result
             with CALL:

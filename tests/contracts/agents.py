@@ -62,7 +62,9 @@ def _experts(case: FamilyCase) -> Any:
 
 AGENTS: dict[str, AgentRecord] = {
     "MixTS": AgentRecord(lambda case, n, seed: mixts.MixTS(case.prior, n, seed, n_samples=50)),
-    "UniTS": AgentRecord(lambda case, n, seed: mixts.MixTS(case.prior.collapse(), n, seed)),
+    "UniTS": AgentRecord(
+        lambda case, n, seed: mixts.MixTS(case.prior.collapse(), n, seed, n_samples=50)
+    ),
     "TS": AgentRecord(lambda case, n, seed: mixts.MixTS(_plain(case), n, seed, n_samples=50)),
     "Oracle": AgentRecord(
         lambda case, n, seed: mixts.Oracle(case.prior, 1, n, seed, n_samples=50)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -91,6 +92,12 @@ ARMS = tuple(name for name, family in _MADE.items() if family.n_arms is not None
 MDPS = tuple(name for name, family in _MADE.items() if family.plans)
 
 
+@functools.cache
+def _prior(name: str) -> mixts.MixturePrior:
+    # Problems ask for their prior in every round: to make it each time was half of the suite.
+    return mixts.MixturePrior(FAMILIES[name](), weights=WEIGHTS, names=["calm", "odd", "wild"])
+
+
 def as_lists(history: History) -> History:
     """The same history, not as arrays."""
     return tuple(
@@ -113,9 +120,7 @@ class FamilyCase(FamilyProblem):
 
     @property
     def prior(self) -> mixts.MixturePrior:
-        return mixts.MixturePrior(
-            FAMILIES[self.name](), weights=WEIGHTS, names=["calm", "odd", "wild"]
-        )
+        return _prior(self.name)
 
     @property
     def size(self) -> int:

@@ -1,7 +1,8 @@
 """Typical first programs compile few functions, none twice: compiling is what they wait for.
 
-One process runs the programs of ``benchmarks/first_second.py`` one after the other, with an empty
-cache, so that each is charged with the functions that no earlier one needed.
+One process runs the programs of ``benchmarks/first_second.py`` one after the other, so that each is
+charged with the functions that no earlier one needed. `make test` counts loops, which may be in the
+cache; `make slow` counts every function that is compiled where the cache is empty.
 """
 
 from __future__ import annotations
@@ -33,6 +34,49 @@ for name in sys.argv[1:]:
 print(json.dumps(compiled))
 """
 
+LOADING_CHILD = """
+import json, sys
+from benchmarks.first_second import PROGRAMS
+from tests.loaded_loops import loaded_loops
+
+loaded, before = {}, loaded_loops()
+for name in sys.argv[1:]:
+    PROGRAMS[name].run()
+    loaded[name] = list((loaded_loops() - before).elements())
+    before = loaded_loops()
+print(json.dumps(loaded))
+"""
+
+LOOPS = {"arms": 2, "mdp": 5, "linear": 2, "propensities": 1, "ids": 1}
+"""Loops that a program needs beyond those of the programs before it."""
+
+
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, list[str]]:
+    """Loops that each program called, once for each type of its arguments."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING_CHILD, *LOOPS],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=600,
+    )
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("program", LOOPS)
+def test_a_first_program_needs_few_loops(loaded: dict[str, list[str]], program: str) -> None:
+    assert 0 < len(loaded[program]) <= LOOPS[program], loaded[program]
+
+
+def test_no_loop_is_needed_for_two_types_of_arguments(loaded: dict[str, list[str]]) -> None:
+    every = [name for names in loaded.values() for name in names]
+    assert sorted(every) == sorted(set(every))
+
+
+# -- with an empty cache --------------------------------------------------------------------------
+
 MOST = {"arms": (19, 0), "mdp": (7, 0), "linear": (23, 2), "propensities": (39, 2), "ids": (4, 0)}
 """Functions of mixts and of numba that a program compiles beyond those of the programs before it.
 
@@ -58,6 +102,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", MOST)
 def test_a_first_program_compiles_few_functions(compiled: Compiled, program: str) -> None:
     ours = [name for module, name in compiled[program] if module.startswith("mixts")]
@@ -68,6 +113,7 @@ def test_a_first_program_compiles_few_functions(compiled: Compiled, program: str
     assert len(others) <= most_others, others
 
 
+@pytest.mark.slow
 def test_no_function_is_compiled_twice(compiled: Compiled) -> None:
     ours = [
         f"{module}.{name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,44 +15,75 @@ SLOW = ("features", "households", "late_feedback", "refits", "revenue", "route_m
 """The longer examples; `make test` runs the others, each in a few seconds."""
 
 RUN = """
-import runpy, sys
+import contextlib, io, json, runpy, sys, traceback
 import matplotlib.pyplot as plt
 
-shown = []
-plt.show = lambda: shown.extend(map(plt.figure, plt.get_fignums()))
-runpy.run_path(sys.argv[1], run_name="__main__")
-assert len(shown) == 1, f"expected one figure, got {len(shown)}"
-shown[0].canvas.draw()
-axes = shown[0].get_axes()
-assert any(ax.get_ylabel() for ax in axes), "no vertical axis has a label"
-assert any(ax.get_xlabel() for ax in axes), "no horizontal axis has a label"
-assert all(ax.has_data() for ax in axes), "some axes are empty"
+def run(path):
+    shown = []
+    plt.show = lambda: shown.extend(map(plt.figure, plt.get_fignums()))
+    runpy.run_path(path, run_name="__main__")
+    assert len(shown) == 1, f"expected one figure, got {len(shown)}"
+    shown[0].canvas.draw()
+    axes = shown[0].get_axes()
+    assert any(ax.get_ylabel() for ax in axes), "no vertical axis has a label"
+    assert any(ax.get_xlabel() for ax in axes), "no horizontal axis has a label"
+    assert all(ax.has_data() for ax in axes), "some axes are empty"
+
+said = {}
+for path in sys.argv[1:]:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), plt.rc_context():
+        try:
+            run(path)
+        except BaseException:
+            traceback.print_exc()
+        plt.close("all")
+    said[path] = out.getvalue(), err.getvalue()
+print(json.dumps(said))
 """
+"""Runs examples one after the other: to import what all of them need takes longer than most."""
+
+PATHS = {path.stem.removeprefix("plot_"): path for path in sorted(GALLERY.glob("plot_*.py"))}
+assert len(PATHS) >= 12
+assert set(SLOW) <= set(PATHS)
+
+Said = dict[str, tuple[str, str]]
+"""What each example wrote to stdout and stderr."""
 
 
-def examples() -> list[object]:
-    """Return all examples; the slow ones are marked."""
-    paths = sorted(GALLERY.glob("plot_*.py"))
-    assert len(paths) >= 12
-    names = [path.stem.removeprefix("plot_") for path in paths]
-    assert set(SLOW) <= set(names)
-    return [
-        pytest.param(path, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
-        for path, name in zip(paths, names, strict=True)
-    ]
-
-
-@pytest.mark.parametrize("example", examples())
-def test_example(example: Path, tmp_path: Path) -> None:
+def run(names: list[str], folder: Path) -> Said:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", RUN, str(example)],
+        [sys.executable, "-W", "error", "-c", RUN, *(str(PATHS[name]) for name in names)],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "MPLBACKEND": "Agg"},
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert any(character.isdigit() for character in done.stdout)
+    said = json.loads(done.stdout)
+    return {name: said[str(PATHS[name])] for name in names}
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Said:
+    return run([name for name in PATHS if name not in SLOW], tmp_path_factory.mktemp("examples"))
+
+
+def check(said: tuple[str, str]) -> None:
+    printed, complaints = said
+    assert complaints == ""
+    assert any(character.isdigit() for character in printed)
+
+
+@pytest.mark.parametrize("name", [name for name in PATHS if name not in SLOW])
+def test_example(name: str, quick: Said) -> None:
+    check(quick[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_longer_example(name: str, tmp_path: Path) -> None:
+    check(run([name], tmp_path)[name])

@@ -147,7 +147,7 @@ def test_folders_of_another_user_inside_are_noticed(
 
 # -- versions of numba that were not tried --------------------------------------------------------
 
-DECISION = """
+BELIEF = """
 import numba
 
 numba.version_info = numba.version_info._replace(short=(99, 0))
@@ -157,15 +157,22 @@ from mixts import _compiled
 
 assert _compiled._private_options(is_inner=True, borrows=True) == {}
 agent = mixts.MixTS(mixts.MixturePrior(mixts.BernoulliArms([[8, 2]], [[2, 8]])), seed=1)
-agent.update(agent.act(), 1)
-print(agent.belief.mean_rewards().sum())
+arm = 0
 """
+UPDATE = """
+agent.update(arm, 1)
+again = agent.prior.condition(agent.belief.statistics)  # by a loop that calls inner functions
+assert abs(again.log_evidence - agent.belief.log_evidence).max() < 1e-12
+print(again.mean_rewards().sum())
+"""
+PROGRAMS = {"belief": BELIEF + UPDATE, "decision": BELIEF + "arm = agent.act()" + UPDATE}
 
 
-def test_loops_compile_without_numbas_private_parts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", ["belief", pytest.param("decision", marks=pytest.mark.slow)])
+def test_loops_compile_without_numbas_private_parts(program: str, tmp_path: Path) -> None:
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", DECISION], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", PROGRAMS[program]], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) == pytest.approx(0.2 + 9 / 11)

@@ -135,6 +135,41 @@ def test_the_results_of_equal_arguments_are_checked() -> None:
             cut(np.array([1.0, 1.0]))
 
 
+def test_a_function_made_anew_is_checked_where_its_calls_differ() -> None:
+    """Each has its own values; what passed once passes for all of them."""
+
+    def made(n: int) -> Any:
+        @checked
+        def first(x: Float[Array, " n"]) -> Float[Array, " n"]:
+            return x[:n]
+
+        return first
+
+    assert [made(n)(np.zeros(2)).shape for n in (2, 3)] == [(2,), (2,)]
+    for _ in range(2):
+        with pytest.raises(jaxtyping.TypeCheckError, match="violates"):
+            made(1)(np.zeros(2))
+        with pytest.raises(jaxtyping.TypeCheckError, match="violates"):
+            made(2)(np.zeros((2, 1)))
+
+
+def test_equal_records_have_their_own_annotations() -> None:
+    @checked
+    @dataclass
+    class One:
+        x: Float[Array, " n"]
+
+    @checked
+    @dataclass
+    class Other:
+        x: Float[Array, "n n"]
+
+    assert One.__init__.__wrapped__.__code__ == Other.__init__.__wrapped__.__code__
+    One(np.zeros(2))
+    with pytest.raises(jaxtyping.TypeCheckError, match="violates"):
+        Other(np.zeros(2))
+
+
 @pytest.mark.usefixtures("unchecked")
 def test_unchecked_leaves_it_to_the_library() -> None:
     with pytest.raises(errors.ParameterError, match="seed"):

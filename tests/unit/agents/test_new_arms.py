@@ -119,7 +119,8 @@ def test_a_bad_share_is_refused(share: object) -> None:
 @pytest.mark.parametrize(("policy", "top"), [("ts", 1), ("ts", 2), ("ids", 2), ("greedy", 3)])
 def test_a_share_of_the_rankings_has_new_arms(policy: str, top: int) -> None:
     n = 4000
-    agent = POLICIES[policy](unattractive(), n_tasks=n, seed=3)
+    options = {} if policy == "greedy" else {"n_samples": 60}  # whatever their number
+    agent = POLICIES[policy](unattractive(), n_tasks=n, seed=3, **options)
     shown, law, _ = agent.act_with_probabilities(top=top, new_share=(0.1, 0.2))
     error = np.sqrt(0.25 / n)
     assert 0.1 - 4 * error < (shown >= 3).any(axis=1).mean() < 0.2 + 4 * error
@@ -132,7 +133,7 @@ def test_a_share_of_the_rankings_has_new_arms(policy: str, top: int) -> None:
 
 def test_only_a_share_of_the_rankings_has_new_arms() -> None:
     n = 4000
-    agent = mixts.MixTS(prior(), n_tasks=n, seed=3)
+    agent = mixts.MixTS(prior(), n_tasks=n, seed=3, n_samples=60)
     shown, law, _ = agent.act_with_probabilities(top=2, new_share=0.1)
     has_new = (shown >= 3).any(axis=1).mean()
     assert 0.05 < has_new < 0.1 + 4 * np.sqrt(0.09 / n)

@@ -343,7 +343,7 @@ def test_shuffled_tasks_gain_nothing(family: str, tmp_path: Path) -> None:
         rows = "\n".join(",".join(map(str, row)) for row in zip(owners, *x.T, rewards, strict=True))
         path = tmp_path / f"{shuffled}.csv"
         path.write_text(f"user,{','.join(names)},reward\n{rows}\n")
-        fit = fit_logs(path, request, n_components=2, seed=1, engine=1, **settings)
+        fit = fit_logs(path, request, n_components=2, n_restarts=2, seed=1, engine=1, **settings)
         compared = compare_policies(fit, [5], engine=1)
         outcomes[shuffled] = compared.outcome
     assert outcomes[False] == "gain"

@@ -11,7 +11,6 @@ import pytest
 
 import mixts
 from mixts import errors
-from mixts.engines import engine_of
 from mixts.families import BernoulliStatistics
 from mixts.learning import learn
 from mixts.learning.select import gap_error, one_standard_error
@@ -70,11 +69,10 @@ def test_the_order_of_tasks_makes_no_difference_to_their_number() -> None:
     np.testing.assert_array_equal(one.selection.bic, two.selection.bic)
 
 
-def test_the_same_in_processes_and_threads() -> None:
+def test_the_same_in_processes_and_threads(processes: Any) -> None:
     here = learned("full", n_restarts=3)
     assert_same(here.prior, learned("full", n_restarts=3, engine=None).prior)
-    with engine_of(2) as processes:
-        assert_same(here.prior, learned("full", n_restarts=3, engine=processes).prior)
+    assert_same(here.prior, learned("full", n_restarts=3, engine=processes).prior)
     with ThreadPoolExecutor(2) as pool:
         there = learned("full", n_restarts=3, engine=pool)
         assert pool.submit(int).result() == 0  # its giver's to close

@@ -47,15 +47,18 @@ def test_the_latest_tasks_are_held_out(tmp_path: Path) -> None:
     assert found.warning is None
 
 
-@pytest.mark.parametrize("engine", [None, 2])
+@pytest.mark.parametrize("engine", [None, "processes"])
 def test_nothing_is_learned_from_the_future(
-    engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     """Rows at the boundary or after it do not count, also of tasks that began before it."""
     monkeypatch.setattr(files, "PIECE_BYTES", 2000)
     monkeypatch.setattr(files, "_SCAN_BYTES", 1000)
     logs, rows = timed_logs(tmp_path, 80)
-    found = divide(logs, 0.25, seed=1, engine=engine)
+    found = divide(logs, 0.25, seed=1, engine=engine and request.getfixturevalue(engine))
     earlier = [row for row in rows if row[3] < 300]
     assert [logs.tasks[i] for i in found.held_out] == [f"u{u}" for u in range(30, 40)]
     for i, task in enumerate(found.training):

@@ -62,15 +62,23 @@ def test_without_a_constant_the_first_text_keeps_all_levels(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("batch_rows", [7, 1000])
-@pytest.mark.parametrize("engine", [None, 2])
+@pytest.mark.parametrize("engine", [None, "processes"])
 def test_batches_pieces_and_processes_give_the_same_bits(
-    log: Path, tmp_path: Path, monkeypatch: Any, batch_rows: int, engine: int | None
+    log: Path,
+    tmp_path: Path,
+    monkeypatch: Any,
+    request: pytest.FixtureRequest,
+    batch_rows: int,
+    engine: str | None,
 ) -> None:
     arguments: Any = {**COLUMNS, "features": ["price", "brand"], "intercept": True}
     monkeypatch.setattr(files, "PIECE_BYTES", 300)
     expected = read_logs([log, shop(tmp_path / "more.csv", 9)], **arguments)
     found = read_logs(
-        [log, tmp_path / "more.csv"], **arguments, batch_rows=batch_rows, engine=engine
+        [log, tmp_path / "more.csv"],
+        **arguments,
+        batch_rows=batch_rows,
+        engine=engine and request.getfixturevalue(engine),
     )
     assert found.space == expected.space
     for name in expected.statistics.fields:

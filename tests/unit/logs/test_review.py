@@ -423,7 +423,7 @@ def test_chance_does_not_drift(tmp_path: Path) -> None:
 
 
 def test_a_sample_depends_on_the_logs_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: Any
 ) -> None:
     monkeypatch.setattr(pieces, "MOST_ROWS", 250)
     logged(tmp_path, clicks())
@@ -432,7 +432,7 @@ def test_a_sample_depends_on_the_logs_alone(
     assert len(whole) == 20 * users == 240
     monkeypatch.setattr(files, "PIECE_BYTES", 3000)
     monkeypatch.setattr(files, "_SCAN_BYTES", 1000)
-    for engine in (None, 2):
+    for engine in (None, processes):
         other = read_logs(tmp_path / "t.csv", **TIMED, batch_rows=17, engine=engine).sample
         for name in ("tasks", "choices", "rewards", "times"):
             assert np.array_equal(getattr(other, name), getattr(whole, name)), name

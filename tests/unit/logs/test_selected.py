@@ -66,13 +66,15 @@ def test_rows_of_features(folder: Path, table: pyarrow.Table) -> None:
     assert rows.arms.shape == (0,)
 
 
-def test_the_engine_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_engine_changes_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, processes: object
+) -> None:
     whole = read_rows(read_logs(folder / "all.csv", **ARMS), [0, 5, 9])
     monkeypatch.setattr(files, "PIECE_BYTES", 2000)
     monkeypatch.setattr(files, "_SCAN_BYTES", 1000)
     logs = read_logs(folder / "all.csv", **ARMS, batch_rows=17)
     assert equal(read_rows(logs, [0, 5, 9]), whole)
-    assert equal(read_rows(logs, [0, 5, 9], engine=2), whole)
+    assert equal(read_rows(logs, [0, 5, 9], engine=processes), whole)
 
 
 def test_bad_rows_and_delimiters_are_as_before(tmp_path: Path) -> None:

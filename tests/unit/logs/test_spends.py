@@ -51,7 +51,9 @@ LATE = np.concatenate([np.tile([0.0, 1.0], 200), SPENDS])
 
 
 @pytest.mark.parametrize("batch_rows", [1, 50, 10_000])
-def test_batches_and_files_give_the_same_spends(tmp_path: Path, batch_rows: int) -> None:
+def test_batches_and_files_give_the_same_spends(
+    tmp_path: Path, processes: Any, batch_rows: int
+) -> None:
     whole = read_logs(write(tmp_path / "t.csv", text(LATE)), **ARMS)
     assert whole.family == "spend"
     found = read_logs(tmp_path / "t.csv", **ARMS, batch_rows=batch_rows)
@@ -64,7 +66,7 @@ def test_batches_and_files_give_the_same_spends(tmp_path: Path, batch_rows: int)
     for name in SpendStatistics.fields:
         one, other = (logs.statistics.array(name) for logs in (parts, whole))
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
-    workers = read_logs([tmp_path / f"{name}.csv" for name in "cab"], **ARMS, engine=2)
+    workers = read_logs([tmp_path / f"{name}.csv" for name in "cab"], **ARMS, engine=processes)
     one_process = read_logs([tmp_path / f"{name}.csv" for name in "cab"], **ARMS)
     assert workers.statistics == one_process.statistics
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixts.engines import WorkerPool
 from mixts.environments import BanditEnvironment
 from mixts.errors import ParameterError
 from mixts.simulation import Observer, Recorder, Round, RoundRecorder, simulate
@@ -58,10 +57,9 @@ AGENTS = {"one": GAUSSIAN, "two": GAUSSIAN, "fixed": partial(FixedArm, 1)}
 play = partial(simulate, AGENTS, ENVIRONMENT, 6, 7, 3, block_size=3)
 
 
-def test_observers_change_nothing_and_travel() -> None:
+def test_observers_change_nothing_and_travel(processes: object) -> None:
     alone, here = play(engine=1), play(engine=1, observe=Watch(Sampled))
-    with WorkerPool(1) as pool:
-        there = play(engine=pool, observe=Watch(Sampled))
+    there = play(engine=processes, observe=Watch(Sampled))
     assert alone.observed == {}
     for name in AGENTS:
         np.testing.assert_array_equal(here.regret[name], alone.regret[name])

@@ -111,16 +111,13 @@ def test_an_interrupted_run_goes_on_and_gives_the_same(
     assert_same(tmp_path / "out", played)
 
 
-@pytest.mark.parametrize("engine", [2, "threads"])
 def test_the_numbers_do_not_depend_on_the_engine(
-    played: Path, tmp_path: Path, engine: int | str
+    played: Path, tmp_path: Path, processes: object
 ) -> None:
-    if engine == "threads":
-        with ThreadPoolExecutor(2) as pool:
-            run(tmp_path / "other", engine=pool)
-    else:
-        run(tmp_path / "other", engine=engine)
-    assert_same(played, tmp_path / "other")
+    with ThreadPoolExecutor(2) as pool:
+        for name, engine in (("processes", processes), ("threads", pool)):
+            run(tmp_path / name, engine=engine)
+            assert_same(played, tmp_path / name)
 
 
 def test_the_report_covers_what_is_complete_in_the_folder(tmp_path: Path) -> None:
