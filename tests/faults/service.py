@@ -25,13 +25,13 @@ LOG = "serve/tests/unit/store/test_log.py"
 fault(
     "a reward that comes twice in one batch counts twice",
     f"{REWARDS}::test_a_reward_twice_in_one_batch[sqlite]",
-    edit("mixts_serve.outcomes:Outcomes._log", "self._known[decision.seq] = known", "pass"),
+    edit("mixts_serve.tasks:Outcomes._log", "self._known[decision.seq] = reward", "pass"),
 )
 fault(
     "another value for the same decision is taken for a duplicate",
     f"{REWARDS}::test_a_reward_counts_once[sqlite]",
     replace(
-        "mixts_serve.outcomes:_duplicate",
+        "mixts_serve.tasks:_duplicate",
         lambda duplicate: (
             lambda decision, value, known, late: duplicate(decision, known, known, late)
         ),
@@ -49,13 +49,13 @@ def late_rewards_learned(observe: Any) -> Any:
 fault(
     "late rewards are learned from",
     f"{REWARDS}::test_late_rewards_are_logged_and_not_learned[sqlite]",
-    replace("mixts_serve.locked:LockedTasks.observe", late_rewards_learned),
+    replace("mixts_serve.tasks:LockedTasks.observe", late_rewards_learned),
 )
 fault(
     "a reward changes the statistics of another task",
     f"{REWARDS}::test_a_rebuild_finds_the_same_bits[sqlite-bernoulli]",
     edit(
-        "mixts_serve.locked:LockedTasks.observe",
+        "mixts_serve.tasks:LockedTasks.observe",
         "self._statistics.observe(np.array([row]), observed)",
         "self._statistics.observe(np.array([0]), observed)",
     ),
@@ -67,7 +67,7 @@ fault(
     "silence counts again after a reward has come",
     f"{SILENCE}::test_a_window_ends_once_in_two_deciders[postgres]",
     edit(
-        "mixts_serve.outcomes:Outcomes._expire",
+        "mixts_serve.tasks:Outcomes._expire",
         "decision.seq in self._known or not self._is_missed(decision)",
         "not self._is_missed(decision)",
     ),
@@ -76,7 +76,7 @@ fault(
     "a reward after the default is learned from",
     f"{SILENCE}::test_a_reward_after_the_default_is_late_and_kept_beside_it[sqlite]",
     edit(
-        "mixts_serve.outcomes:Outcomes._reward",
+        "mixts_serve.tasks:Outcomes._reward",
         "tasks.observe(decision, features, value, late=True)",
         "tasks.observe(decision, features, value, late=False)",
     ),
@@ -85,7 +85,7 @@ fault(
     "a late reward replaces a default that was not written yet",
     f"{SILENCE}::test_a_late_reward_before_the_default_was_written[sqlite]",
     edit(
-        "mixts_serve.outcomes:Outcomes._reward",
+        "mixts_serve.tasks:Outcomes._reward",
         "known is None and not self._is_missed(decision)",
         "known is None",
     ),
@@ -219,7 +219,9 @@ fault(
 fault(
     "a failed store is not probed",
     f"{WRITER}::test_the_thread_probes_the_store_after_a_failure",
-    edit("mixts_serve.writer:BatchWriter._run", "PROBE_SECONDS if self._failure else None", "None"),
+    edit(
+        "mixts_serve.writer:BatchWriter._wait", "PROBE_SECONDS if self._failure else None", "None"
+    ),
 )
 fault(
     "a batch that is put back is lost",
@@ -246,6 +248,15 @@ fault(
         "mixts_serve.writer:BatchWriter._put",
         "self._shared_work + submission.size, next(self._numbers)",
         "submission.size, next(self._numbers)",
+    ),
+)
+fault(
+    "an event loop writes while the thread writes",
+    f"{WRITER}::test_the_event_loop_writes_when_the_thread_has_written",
+    edit(
+        "mixts_serve.writer:BatchWriter._write_in_loop",
+        "self._is_writing",
+        "False",
     ),
 )
 fault(
@@ -319,10 +330,15 @@ fault(
     "a body may come as slowly as its client likes",
     f"{SERVER}::test_a_body_that_comes_too_slowly_is_408",
     edit(
-        "mixts_serve.http.limits:Bodies.read",
-        "asyncio.timeout(self._seconds)",
-        "asyncio.timeout(None)",
+        "mixts_serve.http.connections:Connection._parse_piece",
+        "self._is_in_head or not self._is_between_bodies()",
+        "self._is_in_head",
     ),
+)
+fault(
+    "a trailer is taken for a header",
+    f"{SERVER}::test_a_token_in_a_trailer_is_none",
+    edit("mixts_serve.http.connections:Connection.on_header", "self._is_in_head", "True"),
 )
 fault(
     "a compressed body in chunks is read as plain",

@@ -124,7 +124,7 @@ def test_work_runs_here_if_processes_cannot_start(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(local, "n_processors", lambda: 2)
     monkeypatch.setattr(local, "WORTHWHILE_SECONDS", 0.0)
-    monkeypatch.setattr(local, "WorkerPool", refuse)
+    monkeypatch.setattr(local.WorkerPool, "__init__", refuse)
     assert places() == [0, 0, 0]
     assert len(calls) == 1
     with pytest.raises(NotImplementedError, match="no semaphores"):

@@ -12,13 +12,13 @@ import pytest
 from mixts_paper.analysis.confidence import ConfidenceSets, EpisodeMeasure, follow_confidence_sets
 
 import mixts
-from mixts import _random
+from mixts import _random, simulation
 from mixts.environments import BanditEnvironment
 from mixts.environments.base import Environment, Offer, Outcome, Problem
 from mixts.environments.mdp import MDPEnvironment
 from mixts.errors import ParameterError
 from mixts.families import TabularMDP, Trajectory
-from mixts.simulation import observe, simulate
+from mixts.simulation import simulate
 
 N_ROUNDS, N_RUNS, BLOCK, SEED = 6, 5, 3, 18
 HORIZON = 5
@@ -289,7 +289,7 @@ def test_steps_that_do_not_count_have_no_width() -> None:
         episode = Trajectory(one.astype(int), np.zeros((2, HORIZON), int), one, lengths=lengths)
         outcome = Outcome((episode,), episode.returns, np.zeros(2), np.zeros(2))
         rng = np.random.default_rng(0)
-        return measure(observe.Round(rng, belief, latent, Offer(), policy, outcome))
+        return measure(simulation.Round(rng, belief, latent, Offer(), policy, outcome))
 
     whole, part = width(None), width(np.array([1, HORIZON]))
     np.testing.assert_allclose(part["width"], whole["width"] * [1 / HORIZON, 1])
