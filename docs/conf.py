@@ -129,6 +129,8 @@ numpydoc_show_class_members = False
 python_maximum_signature_line_length = 80
 python_use_unqualified_type_names = True
 add_module_names = False
+# Classes that only attributes of documented classes name, such as ``posterior_type``.
+nitpick_ignore_regex = [("py:class", r"mixts.*(Posterior|IndependentRewards|Recorder)")]
 toc_object_entries_show_parents = "hide"
 
 # Show annotations as they are written, such as Float[Array, "n_tasks L"], not what they mean at
