@@ -189,7 +189,7 @@ fault(
 
 def activate_always(_: Any) -> Any:
     def wrong(self: Any, transaction: Any, prior: Any) -> None:
-        version, _ = self._store(transaction, prior)
+        version, _ = self._add_version(transaction, prior)
         self._activate(transaction, version, prior)
 
     return wrong
@@ -207,7 +207,7 @@ fault(
         "mixts_serve.decider:Decider._begin_with_prior",
         "self._transact(lambda transaction: self._begin_with(transaction, prior, force))",
         """
-        version, is_new = self._transact(lambda transaction: self._store(transaction, prior))
+        version, is_new = self._transact(lambda transaction: self._add_version(transaction, prior))
         if is_new or self.store.active_version() is None:
             self._transact(lambda transaction: self._activate(transaction, version, prior))
         """,

@@ -125,7 +125,7 @@ class Decider(Calls):
         """The policy, the reward window and the default reward in force."""
         self._seed = int(seed) if isinstance(seed, np.integer) else seed
         self._rng = random.generator(seed, "decider")
-        self._versions: dict[int, versions.ActivePrior] = {}
+        self._loaded: dict[int, versions.ActivePrior] = {}
         self._max_numbers = max_numbers
         max_pending = checks.count(max_pending, "max_pending")
         max_work = checks.count(max_work, "max_work")
@@ -271,7 +271,7 @@ class Decider(Calls):
         self._check_size(prior)
         versions.check_decides(prior, self.policy)
         version: int = self._writer.run(
-            lambda: self._transact(lambda transaction: self._store(transaction, prior)[0])
+            lambda: self._transact(lambda transaction: self._add_version(transaction, prior)[0])
         )
         if activate:
             self.activate_prior(version, force)
@@ -320,8 +320,8 @@ class Decider(Calls):
     ) -> versions.ArmList:
         """Change the arms of the active prior: make a version with the changes, and activate it.
 
-        All changes happen at once, in one transaction, whatever other replicas do meanwhile. What
-        has been changed already stays as it is, so a repeated call changes nothing.
+        All changes happen at once, in one transaction, whatever other replicas do meanwhile.
+        Changes that were made before are skipped, so a repeated call changes nothing.
 
         Parameters
         ----------
@@ -375,13 +375,13 @@ class Decider(Calls):
         self._transact(lambda transaction: self._begin_with(transaction, prior, force))
 
     def _begin_with(self, transaction: Transaction, prior: MixturePrior, force: bool) -> None:
-        version, is_new = self._store(transaction, prior)
+        version, is_new = self._add_version(transaction, prior)
         if is_new or transaction.active_version() is None:
             versions.check_passed(prior, force)
             self._activate(transaction, version, prior)
 
-    def _store(self, transaction: Transaction, prior: MixturePrior) -> tuple[int, bool]:
-        self._fit(transaction, prior)
+    def _add_version(self, transaction: Transaction, prior: MixturePrior) -> tuple[int, bool]:
+        self._checked_shape(transaction, prior)
         return transaction.add_prior(versions.logged_prior(prior, transaction.now_us()))
 
     def _check_size(self, prior: MixturePrior) -> None:
@@ -391,9 +391,9 @@ class Decider(Calls):
     def _activate(self, transaction: Transaction, version: int, prior: MixturePrior) -> None:
         self._check_size(prior)
         self.rules.check(prior)
-        transaction.activate(version, transaction.now_us(), self._fit(transaction, prior))
+        transaction.activate(version, transaction.now_us(), self._checked_shape(transaction, prior))
 
-    def _fit(self, transaction: Transaction, prior: MixturePrior) -> str:
+    def _checked_shape(self, transaction: Transaction, prior: MixturePrior) -> str:
         """Return the shape of statistics under a prior; raise if it does not fit the tasks."""
         shape = versions.fitted_shape(prior, transaction.shape())
         active = transaction.active_version()
@@ -403,14 +403,14 @@ class Decider(Calls):
         return shape
 
     def _load(self, version: int) -> versions.ActivePrior:
-        active = self._versions.get(version)
+        active = self._loaded.get(version)
         if active is None:
             body = self.store.prior_body(version)
             if body is None:
                 raise errors.StoreError(
                     f"{self.store.name} has lost version {version} of the prior"
                 )
-            active = self._versions.setdefault(version, versions.ActivePrior.load(version, body))
+            active = self._loaded.setdefault(version, versions.ActivePrior.load(version, body))
         return active
 
     # -- reading ------------------------------------------------------------------------------

@@ -161,14 +161,14 @@ class ReplayProblem(Problem):
         self._left = self._items >= 0
         self._round = 0
         n_rounds = environment.n_rounds
-        self._rounds = None if n_rounds is None else self._dealt(n_rounds)
+        self._round_of_item = None if n_rounds is None else self._dealt(n_rounds)
         self._rows = np.arange(len(latent))
         self._offered: Int[Array, "n K"] = np.empty((len(latent), 0), np.int64)
         self._mask: Bool[Array, "n K"] = np.empty((len(latent), 0), bool)
         self._values: Float[Array, "n K"] = np.empty((len(latent), 0))
 
     def _dealt(self, n_rounds: int) -> Int[Array, "n m"]:
-        """Return the round of each item: equal parts for all rounds; -1 for items that are left."""
+        """Return the round of each item: equal parts for all rounds; -1 for the remainder."""
         ranks = np.where(self._left, self._rng.random(self._items.shape), np.inf)
         place = np.argsort(np.argsort(ranks, axis=1), axis=1)
         number = place // self._environment.n_dealt(self.latent)[:, None]
@@ -176,8 +176,8 @@ class ReplayProblem(Problem):
 
     def next_round(self) -> Offer:
         environment = self._environment
-        if self._rounds is not None:
-            self._left = self._rounds == self._round
+        if self._round_of_item is not None:
+            self._left = self._round_of_item == self._round
         self._round += 1
         n_left = self._left.sum(axis=1)
         if (n_left == 0).any():
@@ -296,7 +296,7 @@ class ReplayArms(Environment):
         return ReplayArmsProblem(self, places, np.concatenate(rewards))
 
     def _shuffled(self, rng: np.random.Generator) -> Float[Array, "m K t"]:
-        """Return some rewards of every arm of every used task, in random order."""
+        """Return up to ``n_rounds`` rewards of every arm of every used task, in random order."""
         order = rng.permutation(len(self.rewards))
         order = order[np.argsort(self._group[order], kind="stable")]
         group = self._group[order]
@@ -349,5 +349,5 @@ class ReplayArmsProblem(Problem):
 
 def _tasks_of_runs(rng: np.random.Generator, n_tasks: int, n_runs: int) -> Int[Array, " n"]:
     """Return the task of each run: all tasks in random order, repeated as often as needed."""
-    rounds = [rng.permutation(n_tasks) for _ in range(-(-n_runs // n_tasks))]
-    return np.concatenate([np.zeros(0, np.int64), *rounds])[:n_runs]
+    orders = [rng.permutation(n_tasks) for _ in range(-(-n_runs // n_tasks))]
+    return np.concatenate([np.zeros(0, np.int64), *orders])[:n_runs]

@@ -2,6 +2,10 @@
 
 A posterior given a component is a set of weighted points, see ``_kernels.logistic``. It is a
 function of prior and table alone, so an update only counts; the next reader computes.
+
+Two computations are kept apart. Decisions use posteriors of few points, one task at a time, which
+leave dormant components out (``_kept``, ``_working_evidence``; ``_unknown``: tasks to redo).
+Readers of ``log_evidence`` get all components with more points (``_precise``, ``_is_stale``).
 """
 
 from __future__ import annotations
@@ -125,7 +129,7 @@ _DORMANT_MARGIN = 4.0
 """It becomes dormant a factor exp(4) below that: the estimated evidence has an error."""
 
 # Never written to, but not read-only: numba would compile the loops again for read-only arrays.
-_ONE = np.zeros(1, np.int64)
+_FIRST_SLOT = np.zeros(1, np.int64)
 
 _LARGEST_TOTAL = 1e12
 """Limit of a + b of the Beta distribution that stands for a click rate: a certain rate."""
@@ -178,7 +182,7 @@ class LinearBernoulliPosterior(Posterior):
     def relative_evidence(self) -> Float[Array, "n L"]:  # type: ignore[override]
         """log p(history | s), -inf where the component is dormant; computed when it is read."""
         for task in sorted(self._unknown):
-            self._learn(task)
+            self._compute(task)
         return self._working_evidence
 
     def log_evidence(self) -> Float[Array, "n L"]:
@@ -197,7 +201,7 @@ class LinearBernoulliPosterior(Posterior):
             self._is_stale[stale] = False
         return self._precise.copy()
 
-    def _learn(self, task: int) -> kernels.Posterior:
+    def _compute(self, task: int) -> kernels.Posterior:
         """Compute the posteriors of a task, of those components that can matter.
 
         First with few points; then with more, where the error of the evidence could change a
@@ -234,8 +238,10 @@ class LinearBernoulliPosterior(Posterior):
     def _joint(
         self, found: kernels.Posterior, wanted: Bool[Array, " L"], ceiling: Float[Array, " L"]
     ) -> tuple[Float[Array, " L"], float]:
-        """Set the ceilings to new evidence; return them times the prior weights, in logs, and the
-        largest of those that are wanted."""
+        """Write the new evidence of wanted components to ``ceiling``, in place.
+
+        Return ln P_0(s) + ceiling of each component, and the largest one that is wanted.
+        """
         np.copyto(ceiling, found.log_evidence[0], where=wanted)
         joint = self._log_weights + ceiling
         return joint, float(joint.max(initial=-np.inf, where=wanted))
@@ -243,17 +249,17 @@ class LinearBernoulliPosterior(Posterior):
     def _condition(
         self, task: int, wanted: Bool[Array, " L"], out: kernels.Posterior, design: kernels.Plain
     ) -> None:
-        kernels.condition(self._table(task), _ONE, design, wanted[None], tuple(out))
+        kernels.condition(self._table(task), _FIRST_SLOT, design, wanted[None], tuple(out))
 
     def _table(self, task: int) -> Table:
         if self._last is None or self._last[0] != task:
             self._last = task, table_of(self.statistics, task)
         return self._last[1]
 
-    def _of(self, task: int) -> kernels.Posterior:
+    def _posterior_of(self, task: int) -> kernels.Posterior:
         """Return the posteriors of a task: of its components that are not dormant."""
         if task in self._unknown or task not in self._kept:
-            return self._learn(task)
+            return self._compute(task)
         return self._kept[task]
 
     def _with_moments(self, task: int, *, every: bool = False) -> kernels.Posterior:
@@ -262,7 +268,7 @@ class LinearBernoulliPosterior(Posterior):
         Averages over points need more of them than the evidence does. With ``every``, those of
         dormant components and of components of little weight are precise, too.
         """
-        found = self._of(task)
+        found = self._posterior_of(task)
         if task in self._refined:
             refined = self._refined[task]
         else:
@@ -305,7 +311,7 @@ class LinearBernoulliPosterior(Posterior):
         for task in np.unique(tasks[dormant]):
             wanted = np.zeros(self.prior.n_components, bool)
             wanted[latent[dormant & (tasks == task)]] = True
-            self._condition(int(task), wanted, self._of(int(task)), self._design)
+            self._condition(int(task), wanted, self._posterior_of(int(task)), self._design)
 
     def sample(
         self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
@@ -330,7 +336,7 @@ class LinearBernoulliPosterior(Posterior):
         """Set theta (k, d) to draws for one task."""
         which = np.zeros((len(latent), 3), np.int64)
         which[:, 2] = latent
-        found = tuple(self._of(task))
+        found = tuple(self._posterior_of(task))
         kernels.draw(self._table(task), self._design, found, which, random, theta)
 
     def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:

@@ -1,6 +1,7 @@
 """Unknown noise: the variance of a task's rewards, and the Student distributions that it makes.
 
-The variance is inverse gamma given the component.
+The variance is inverse gamma given the component: ``unit / sigma^2`` is chi-squared with
+``freedom`` degrees of freedom. Under the prior these are ``degrees * noise_std^2`` and ``degrees``.
 """
 
 from __future__ import annotations

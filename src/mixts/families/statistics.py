@@ -465,17 +465,17 @@ class Statistics(ABC):
         Statistics
             The statistics.
         """
-        kind = STATISTICS.get(str(header.get("statistics")))
-        if kind is not None and not issubclass(kind, cls):
-            raise FormatError(f"{source} has {kind.__name__}, not {cls.__name__}")
-        if kind is None:
+        found = STATISTICS.get(str(header.get("statistics")))
+        if found is not None and not issubclass(found, cls):
+            raise FormatError(f"{source} has {found.__name__}, not {cls.__name__}")
+        if found is None:
             raise FormatError(
                 f"{source}: unknown statistics {header.get('statistics')!r}; "
                 f"known: {sorted(STATISTICS)}"
             )
         try:
             limits: dict[str, Any] = dict(header.get("limits", {}))
-            return kind(single=bool(header.get("single", False)), **limits, **arrays)
+            return found(single=bool(header.get("single", False)), **limits, **arrays)
         except (MixtsError, TypeError, ValueError) as error:
             raise FormatError(f"{source} is damaged: {error}") from error
 
@@ -488,7 +488,7 @@ class Statistics(ABC):
 
     @cached_property
     def _sizes(self) -> list[int]:
-        """Return how many numbers of each field a task has."""
+        """Number of numbers that a task has in each field."""
         return [int(np.prod(self.array(name).shape[1:])) for name in self.fields]
 
     def encode(self, index: Any = slice(None)) -> list[bytes]:

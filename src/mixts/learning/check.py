@@ -255,7 +255,7 @@ def _flat_name(prior: MixturePrior) -> str:
 
 
 def _flat(prior: MixturePrior, statistics: Statistics) -> MixturePrior:
-    """Return the prior of TS: the noise (of MDPs, the horizon) and the scale of rewards."""
+    """Return the prior of TS: it knows the noise (or the horizon) and the scale of rewards."""
     return MixturePrior(flat_family(statistics, **prior.family.learning_settings()))
 
 

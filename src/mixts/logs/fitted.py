@@ -24,6 +24,7 @@ from mixts.prior import MixturePrior
 SELECT_FROM = 1000
 """Default number of tasks on which numbers of components are compared."""
 EARLIER = "the earlier prior"
+"""Name of the prior that learning went on from, in ``Fit.against_start``."""
 _FEWEST_COMPARED = 10
 """With fewer held-out tasks, a standard error is not to be trusted."""
 

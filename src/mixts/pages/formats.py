@@ -45,8 +45,10 @@ def number(value: float) -> str:
     elif value == int(value):
         text = f"{value + 0.0:,.0f}"
     else:
-        before = math.floor(math.log10(size)) if size else 0
-        text = f"{value:,.{max(0, 2 - (before if size < 1e-3 else max(before, -1)))}f}"
+        power = math.floor(math.log10(size))
+        if size >= 1e-3:
+            power = max(power, -1)  # three decimals are enough
+        text = f"{value:,.{max(0, 2 - power)}f}"
     return signed(text)
 
 

@@ -49,7 +49,7 @@ class Reproduction:
     """Number of blocks that this call simulated; the folder already had the others."""
     seconds: float
     stale: tuple[str, ...] = ()
-    """Ids of experiments whose numbers other code or libraries than the present ones computed."""
+    """Ids of experiments whose numbers come from other versions of the code or its libraries."""
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -197,7 +197,7 @@ def _n_blocks(batches: Iterable[Batch]) -> int:
 
 
 def _prepare(wanted: Mapping[str, Experiment], stores: Mapping[str, Store]) -> list[Batch]:
-    """Return the batches for all missing blocks."""
+    """Begin the folder of each experiment, and return the batches for all missing blocks."""
     batches: list[Batch] = []
     all_parts = {}
     for id, experiment in wanted.items():
@@ -213,7 +213,7 @@ def _prepare(wanted: Mapping[str, Experiment], stores: Mapping[str, Store]) -> l
         log.info("%s: %d blocks%s", id, n_blocks, already)
         batches += missing
         all_parts[id] = parts
-    # Manifests change only now: if `check_code` refuses one experiment, no folder has changed.
+    # Parts are noted only now: if `check_code` refuses one experiment, none has new parts.
     for id, parts in all_parts.items():
         stores[id].note_parts(parts)
     return batches

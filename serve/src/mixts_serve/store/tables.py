@@ -50,7 +50,7 @@ _FEWEST_SPARSE = 100
 
 
 def pack_probabilities(probabilities: Float[Array, " K"]) -> bytes:
-    """Return the probabilities of actions: all, or only the positive ones if that is short.
+    """Return the probabilities of actions: all, or the positive ones if that halves the size.
 
     All of them are doubles, as ``pack`` writes them. Sparse ones are a mark of one byte, the number
     of actions (32 bits), the indices of m actions (32 bits each) and their m doubles: 5 + 12 m
@@ -308,7 +308,7 @@ class Query(Generic[Record]):
 
 
 def _all(table: Table, alias: str, *left_out: str) -> dict[str, str]:
-    """Return all columns of a table, by name, with a number that is part of the record."""
+    """Return the column of each field of the record, by name; also the number, if it is a field."""
     names = [name for name in get_type_hints(table.record) if name not in table.derived]
     return {name: f"{alias}.{name}" for name in names if name not in left_out}
 

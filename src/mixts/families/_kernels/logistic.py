@@ -21,7 +21,7 @@ The evidence is an integral by importance sampling at fixed points. Its proposal
    the highest density is at the mode. The other coordinates move the mean further, in first order
    by ``-1/2 sum_i g_i a_ij (|a_i|^2 - a_ij^2)`` with the rows' third derivatives and the rows a of
    ``A = F T^-T``.
-4. *Points.* z are Sobol' points, each with its mirror image -z, in ``N_BLOCKS`` independent
+4. *Points.* z are lattice points, each with its mirror image -z, in ``N_BLOCKS`` independent
    randomisations. The scatter of the blocks' means gives the standard error of the log evidence.
    The number of points is doubled until this error is below the tolerance, or until all points of
    the design are used.

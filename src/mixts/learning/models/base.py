@@ -353,8 +353,8 @@ def transform(predictive: Predictive, n: int, rng: np.random.Generator) -> dict[
         at = (share * part.at).sum(axis=1)
         value = (share * part.below).sum(axis=1) + rng.random(len(at)) * at
         log_weights[part.tasks] += part.log_mass
-        open_ended = at < CERTAIN
-        pair = (part.tasks[open_ended], np.clip(value[open_ended], 0.0, 1.0))
+        uncertain = at < CERTAIN
+        pair = (part.tasks[uncertain], np.clip(value[uncertain], 0.0, 1.0))
         found.setdefault(part.group, []).append(pair)
     return {
         group: Transforms(*(np.concatenate(column) for column in zip(*pairs, strict=True)))

@@ -84,8 +84,8 @@ def latent_weights(exponent: float) -> Float[Array, " L"]:
 def expected_regret(weights: Array) -> float:
     """Return the regret at width 0: 0.8 times the mean number of states tried before the true one.
 
-    State j is sampled before s with probability p_j / (p_s + p_j), so that number is
-    sum_s p_s sum_{j != s} p_j / (p_s + p_j).
+    At width 0 one reward rules a wrong state out. State j is sampled before s with
+    probability p_j / (p_s + p_j), so that number is sum_s p_s sum_{j != s} p_j / (p_s + p_j).
     """
     pairs = weights[:, None] * weights / (weights[:, None] + weights)
     return float(bandit.GAP * (pairs.sum() - np.trace(pairs)))
