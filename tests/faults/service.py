@@ -188,7 +188,7 @@ fault(
 
 
 def activate_always(_: Any) -> Any:
-    def wrong(self: Any, transaction: Any, prior: Any) -> None:
+    def wrong(self: Any, transaction: Any, prior: Any, force: bool) -> None:
         version, _ = self._add_version(transaction, prior)
         self._activate(transaction, version, prior)
 
