@@ -24,9 +24,9 @@ import logging
 import threading
 import time
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -348,13 +348,15 @@ class BatchWriter:
                 failure, is_closed = self._failure, self._is_closed
                 if is_closed and not self._queue:
                     return
-                batch = [] if is_closed and failure else self._begin(MAX_BATCH)
+                refuses = bool(is_closed and failure)
+                batch = [] if refuses else self._begin(MAX_BATCH)
             if batch:
                 self._write(batch, wait=True)
-            elif is_closed:
+            elif refuses:
                 self._refuse_all(StoreUnavailableError(failure))
             else:
-                self._retry_store()
+                with self._writing():
+                    self._retry_store()
 
     def _wait(self) -> None:
         """Wait until it is the thread's turn, or time to probe the store."""
@@ -368,7 +370,7 @@ class BatchWriter:
     def _begin(self, most: int) -> list[Slice]:
         """Take the next batch, to write it; the caller holds the lock."""
         self._batch = self._take(most)
-        self._is_writing = bool(self._batch)
+        self._is_writing = True
         return self._batch
 
     def _take(self, left: int) -> list[Slice]:
@@ -394,8 +396,14 @@ class BatchWriter:
 
     def _write(self, batch: list[Slice], *, wait: bool) -> bool:
         """Perform a batch and pass the results to the callbacks; return False if it must wait."""
-        try:
+        with self._writing():
             return self._try_to_write(batch, wait)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Let nobody else write inside the ``with`` block; ``_begin`` has begun it."""
+        try:
+            yield
         finally:
             with self._changed:
                 self._is_writing = False
@@ -439,6 +447,9 @@ class BatchWriter:
             self._batch = []
             for submission, _ in batch:
                 submission.alone = submission.alone or alone
+                before = submission.work
+                submission.size = sum(map(self._work_of, submission.operations))
+                self._waiting_work += submission.work - before
                 if not submission.is_complete:
                     heapq.heappush(self._queue, submission)
 

@@ -488,6 +488,48 @@ def test_the_thread_probes_the_store_after_a_failure_in_an_event_loop(
     writer.close()
 
 
+def test_an_event_loop_does_not_write_during_a_probe(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "PROBE_SECONDS", 0.02)
+    probing, gate = threading.Event(), threading.Event()
+
+    def probe() -> None:
+        probing.set()
+        assert gate.wait(10)
+
+    async def submit() -> None:
+        work.is_away = True
+        await submitted(writer, ONE)
+        work.is_away = False
+        assert await asyncio.to_thread(probing.wait, 10)
+        results = asyncio.ensure_future(submitted(writer, TWO))
+        await asyncio.sleep(0.05)
+        assert work.batches == []
+        gate.set()
+        await results
+
+    writer = BatchWriter(work, probe, 10)
+    asyncio.run(submit())
+    writer.close()
+    assert work.batches == [[TWO]]
+
+
+def test_the_thread_writes_what_turned_out_to_be_large(work: Work) -> None:
+    sizes = {"one": 1}
+
+    def perform(operations: list[Operation], wait: bool) -> list[Result]:
+        if sizes["one"] == 1:
+            sizes["one"] = 2 * writing.SMALL
+            raise MoreWorkError
+        return work(operations, wait)
+
+    writer = BatchWriter(perform, lambda: None, 10, size_of=lambda one: sizes[one.task])
+    asyncio.run(submitted(writer, ONE))
+    writer.close()
+    assert work.threads == [THREAD]
+
+
 def test_no_operation_is_lost_between_loops_and_threads(work: Work) -> None:
     callback, n = Callback(), 300
     overlaps, is_writing = [], threading.Lock()

@@ -55,10 +55,12 @@ class WaitingConnections:
             connection.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        for _ in range(min(TURNS, len(self._waiting))):
-            self._waiting.popleft().go_on()
-        if self._waiting:
-            self._waiting[0].loop.call_soon(self._go_on)
+        try:
+            for _ in range(min(TURNS, len(self._waiting))):
+                self._waiting.popleft().go_on()
+        finally:
+            if self._waiting:
+                self._waiting[0].loop.call_soon(self._go_on)
 
 
 class JoinedWrites:
@@ -130,6 +132,7 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget what was not parsed."""
         self._stop_clock()
+        self._unset_keepalive_if_required()  # uvicorn keeps the timer after a reset
         self._rest = b""
         super().connection_lost(exc)
 
@@ -137,6 +140,7 @@ class Connection(HttpToolsProtocol):
         """Parse, but no further than to the first request that must wait for another one."""
         if self._rest:
             self._rest += data
+            self.flow.pause_reading()
         elif len(data) <= PIECE_BYTES:
             self._parse_piece(data)
         else:
@@ -175,6 +179,11 @@ class Connection(HttpToolsProtocol):
         elif self.cycle is None or len(self.cycle.body) <= HIGH_WATER_LIMIT:
             self.flow.resume_reading()
 
+    def _has_whole_request(self) -> bool:
+        """Return whether a request has come whole, and has no response yet."""
+        cycle = self.cycle
+        return cycle is not None and not (cycle.more_body or cycle.response_complete)
+
     def _is_between_bodies(self) -> bool:
         return self._is_in_head or self.cycle is None or not self.cycle.more_body
 
@@ -192,7 +201,7 @@ class Connection(HttpToolsProtocol):
             return
         if self._n_kept > BUFFER_BYTES:
             self._end(_LONG_HEAD if self._is_in_head else _NO_END)
-        elif self._deadline is None and (self._is_in_head or not self._is_between_bodies()):
+        elif self._deadline is None and (self._is_in_head or not self._has_whole_request()):
             self._end_in(self._limits.seconds)
 
     def _head_without_offer(self) -> bytes:
@@ -246,6 +255,7 @@ class Connection(HttpToolsProtocol):
         if self.cycle is not None:
             self._stop_clock()
             super().on_message_complete()
+            self.cycle.more_body = False  # uvicorn leaves it if there was a response before
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -266,11 +276,12 @@ class Connection(HttpToolsProtocol):
     def _end(self, refusal: RefusalError | None = None) -> None:
         """Close the connection, after a refusal if there is one; finish whole requests."""
         cycle, self._rest = self.cycle, b""
-        if cycle is not None and not (cycle.response_complete or cycle.more_body):
+        if self._has_whole_request():
             cycle.keep_alive = False  # the connection ends with the response
             return
         has_response = cycle is not None and cycle.more_body and cycle.response_started
-        if refusal is not None and not has_response:
+        # A refusal must not overtake the response to an earlier request.
+        if refusal is not None and not (has_response or self.pipeline):
             body = protocol.encode(protocol.error_response(refusal))
             self.transport.write(
                 _LINES[refusal.status]

@@ -218,6 +218,8 @@ class Server(uvicorn.Server):
             request.cancel()  # the application refuses the request: the service is stopping
         self.force_exit = True
         await asyncio.wait([serving], timeout=SILENT_SECONDS)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()  # its client does not read
         serving.cancel()
 
 
@@ -283,8 +285,10 @@ async def _serve(
             # What the start made lives as long as the process: the collector need not visit it.
             gc.collect()
             gc.freeze()
-            while not server.started:
+            while not (server.started or serving.done()):
                 await asyncio.sleep(0.001)
+            if serving.done():
+                await serving  # raises why the server did not start
             on_ready()
             await stopping.wait()
         finally:

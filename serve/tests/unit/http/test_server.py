@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 import pytest
 from mixts_serve.http import connections, server
@@ -209,6 +211,35 @@ def test_a_silent_connection_is_closed(running: Server) -> None:
         assert connection.recv(1) == b""
 
 
+def test_an_empty_line_wins_no_time(running: Server) -> None:
+    with running.connect() as connection:
+        connection.sendall(HEALTH)
+        assert _answer(connection.recv(65536))[0] == 200
+        connection.sendall(b"\r\n")
+        started = time.monotonic()
+        assert connection.recv(1) == b""
+        assert time.monotonic() - started < 5
+
+
+def test_a_connection_that_was_reset_leaves_no_timer(
+    running: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[connections.Connection] = []
+    connection_lost = connections.Connection.connection_lost
+
+    def spy(self: connections.Connection, exc: Exception | None) -> None:
+        connection_lost(self, exc)
+        lost.append(self)
+
+    monkeypatch.setattr(connections.Connection, "connection_lost", spy)
+    with running.connect() as connection:
+        connection.sendall(HEALTH)
+        assert _answer(connection.recv(65536))[0] == 200
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert wait_until(lambda: bool(lost))
+    assert lost[0].timeout_keep_alive_task is None
+
+
 # -- requests in advance, half-closed connections, trailers ---------------------------------------
 
 
@@ -222,6 +253,14 @@ def test_requests_in_advance_are_answered_in_order(running: Server) -> None:
         content = b"".join(iter(lambda: connection.recv(65536), b""))
     statuses = [int(part[:3]) for part in content.split(b"HTTP/1.1 ")[1:]]
     assert statuses == [200 if path == b"/healthz" else 404 for path in paths]
+
+
+def test_a_refusal_does_not_overtake_a_response() -> None:
+    """The second request is malformed while the first one is being performed."""
+    with started(FakeDecider(seconds=0.1)) as one, one.connect() as connection:
+        connection.sendall(REQUEST + CHUNKED + b"no chunk\r\n")
+        content = b"".join(iter(lambda: _received(connection), b""))
+    assert b"HTTP/1.1 400 " not in content
 
 
 def test_half_a_request_is_not_performed(running: Server) -> None:
@@ -348,3 +387,34 @@ def test_what_was_accepted_is_answered_within_bounds(
         status, answer = _answer(b"".join(iter(lambda: connection.recv(65536), b"")))
     assert status == expected
     assert (b"stopping" in answer) == (expected == 503)
+
+
+def test_a_client_that_does_not_read_cannot_hold_the_end_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "STOP_SECONDS", 0.2)
+    found: list[connections.Connection] = []
+    connection_made = connections.Connection.connection_made
+
+    def spy(self: connections.Connection, transport: Any) -> None:
+        connection_made(self, transport)
+        found.append(self)
+
+    monkeypatch.setattr(connections.Connection, "connection_made", spy)
+    decider = FakeDecider(seconds=None)
+    with socket.socket() as connection, started(decider, Limits()) as one:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", one.port))
+        large = HEALTH.replace(b"/healthz", b"/openapi.json")
+
+        def is_full() -> bool:
+            if not found[0].flow.write_paused:
+                connection.sendall(large)
+                time.sleep(0.01)  # one response after the other
+            return found[0].flow.write_paused
+
+        assert wait_until(lambda: bool(found) and is_full())
+        connection.sendall(REQUEST)
+        assert wait_until(lambda: bool(decider.submitted))
+        assert one.stop.stop is not None
+        one.stop.stop()
