@@ -99,7 +99,7 @@ def arms_of(**wrong: Any) -> Any:
 
 
 AGREE = "distributions_of_means_agree"
-SHAPES = "arrays_have_the_shapes_of_arms"
+SHAPES = "arrays_have_the_expected_shapes"
 WRONG_METHODS: dict[str, tuple[Any, str, str]] = {
     "variance": (lambda m: BetaMarginal.variance(m) * 1.01, AGREE, "variance differs"),
     "mean": (lambda m: BetaMarginal.mean(m) * 1.01, AGREE, "mean differs"),

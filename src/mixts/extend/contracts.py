@@ -107,7 +107,7 @@ def _keep(rule: Callable[[Any], None], problem: Any) -> None:
     try:
         rule(problem)
     except Exception as error:
-        found = str(error) if isinstance(error, AssertionError) else repr(error)
+        found = str(error).strip() if isinstance(error, AssertionError) else repr(error)
         name, meaning = rule.__name__.replace("_", " "), (rule.__doc__ or "").strip()
         raise AssertionError(f'the rule "{name}" is broken: {found}\n({meaning})') from error
 
@@ -373,8 +373,8 @@ def arm_distributions(problem: FamilyProblem) -> list[Any]:
     return [family.marginals(h, np.zeros_like(latent), latent) for h in histories]
 
 
-def arrays_have_the_shapes_of_arms(problem: FamilyProblem) -> None:
-    """The distribution of an arm's mean answers with an array (components, arms)."""
+def arrays_have_the_expected_shapes(problem: FamilyProblem) -> None:
+    """Distributions of arms' means return arrays (components, arms), ``outcomes`` (rewards,)."""
     family: Any = problem.prior.family
     if not isinstance(family, ArmFamily):
         return
@@ -653,7 +653,7 @@ def parameters_cannot_be_written_to(problem: FamilyProblem) -> None:
 
 
 FAMILY_RULES: tuple[Callable[[FamilyProblem], None], ...] = (
-    arrays_have_the_shapes_of_arms,
+    arrays_have_the_expected_shapes,
     batches_do_not_matter,
     no_history_is_the_prior,
     evidence_is_a_sum_of_predictions,
