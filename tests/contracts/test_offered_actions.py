@@ -74,28 +74,6 @@ def test_some_tasks_decide_with_probabilities(case: AgentCase) -> None:
 # -- masks -----------------------------------------------------------------------------------------
 
 
-def random_mask(rng: np.random.Generator, n_rows: int, n_actions: int) -> Any:
-    mask = rng.random((n_rows, n_actions)) < 0.5
-    mask[np.arange(n_rows), rng.integers(n_actions, size=n_rows)] = True
-    return mask
-
-
-def test_a_masked_action_is_never_taken(case: AgentCase) -> None:
-    agent, rng, rows = case.build(40), np.random.default_rng(3), np.arange(40)
-    for _ in range(5):
-        offered, mask = some(rng, agent, case), random_mask(rng, 40, case.n_actions)
-        chosen = agent.act(offered, mask=mask)
-        assert mask[rows, chosen].all()
-        probabilities, errors = agent.action_probabilities(offered, mask=mask)
-        assert np.all(probabilities[~mask] == 0)
-        assert np.all(errors[~mask] == 0)
-        np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
-        chosen, logged, _ = agent.act_with_probabilities(offered, mask=mask)
-        assert mask[rows, chosen].all()
-        assert np.all(logged[~mask] == 0)
-        agent.update(case.taken(offered, chosen), case.rewards(rng, chosen))
-
-
 @counts
 def test_one_mask_serves_all_tasks(case: AgentCase, n_tasks: int | None) -> None:
     agent, rng = case.build(n_tasks), np.random.default_rng(3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import mixts
 from mixts.extend import contracts
+from mixts.families.bernoulli import BetaMarginal
 
 pytestmark = pytest.mark.usefixtures("unchecked")  # spoiled updates have wrong types
 
@@ -43,6 +45,75 @@ class Writable(mixts.BernoulliArms):
         return {name: array.copy() for name, array in super().arrays().items()}
 
 
+def count_any_arm(tasks: Any, arms: Any, outcomes: Any, counts: Any) -> int:
+    good = (outcomes == 0) | (outcomes == 1)
+    if not good.all():
+        return int(good.argmin())
+    np.add.at(counts[0], (tasks, arms), outcomes.astype(int))
+    np.add.at(counts[1], (tasks, arms), 1 - outcomes.astype(int))
+    return -1
+
+
+class CarelessStatistics(mixts.families.BernoulliStatistics):
+    """An arm of -1 is the last one."""
+
+    kind = "careless-arms"
+    count_loop = staticmethod(count_any_arm)
+
+
+class Careless(mixts.BernoulliArms):
+    kind = "careless-arms"
+    statistics_type = CarelessStatistics
+
+    @staticmethod
+    def observe_loop(
+        tasks: Any, arms: Any, outcomes: Any, counts: Any, prior: Any, relative: Any
+    ) -> int:
+        bad = count_any_arm(tasks, arms, outcomes, counts)
+        if bad < 0:
+            mixts.BernoulliArms.evidence_loop(np.unique(tasks), counts, prior, relative)
+        return bad
+
+
+class Unmatched(mixts.PoissonArms):
+    """A collapsed prior expects ten times the reward."""
+
+    kind = "unmatched-arms"
+
+    @classmethod
+    def match(cls, mean: Any, variance: Any, settings: Any) -> Any:
+        return super().match(10 * mean, variance, settings)
+
+
+def arms_of(**wrong: Any) -> Any:
+    """Arms whose distributions of means have these wrong methods."""
+    marginal = type("Wrong", (BetaMarginal,), wrong)
+
+    class Wrong(mixts.BernoulliArms):
+        kind = "-".join(wrong)
+
+        def marginal(self, parameters: Any) -> Any:
+            return marginal(parameters)
+
+    return Wrong
+
+
+AGREE = "distributions_of_means_agree"
+SHAPES = "arrays_have_the_expected_shapes"
+WRONG_METHODS: dict[str, tuple[Any, str, str]] = {
+    "variance": (lambda m: BetaMarginal.variance(m) * 1.01, AGREE, "variance differs"),
+    "mean": (lambda m: BetaMarginal.mean(m) * 1.01, AGREE, "mean differs"),
+    "quantile": (lambda m, p: BetaMarginal.quantile(m, p**1.1), AGREE, "differs from the integral"),
+    "cdf": (lambda m, x: 1 - BetaMarginal.cdf(m, x), AGREE, "cdf(quantile("),
+    "reward_entropy": (lambda m, mean, variance: np.nan * mean, AGREE, "reward_entropy returned"),
+    "sample": (
+        lambda m, rng: BetaMarginal.sample(m, rng).T,
+        SHAPES,
+        "Wrong.sample returned shape (3, 2), expected (2, 3)",
+    ),
+}
+
+
 class Unseeded(mixts.MixTS):
     def act(self, *arguments: Any, **options: Any) -> Any:
         self._rng = np.random.default_rng()
@@ -62,13 +133,36 @@ class Liar(mixts.MixTS):
         return np.full(law.shape, 1 / law.shape[-1]), error
 
 
+class Unmasked(mixts.MixTS):
+    """Masked and retired actions are taken."""
+
+    def act(self, *arguments: Any, mask: Any = None, **options: Any) -> Any:
+        return super().act(*arguments, **options)
+
+
+class Blind(mixts.extend.BeliefAgent):
+    """The policy does not look at the mask."""
+
+    def probabilities(self, rewards: Any, offer: Any) -> Any:
+        found = np.exp(rewards.means())
+        return found / found.sum(axis=1, keepdims=True), np.zeros(found.shape)
+
+
+class Flat(Blind):
+    """One row of probabilities for all decisions."""
+
+    def probabilities(self, rewards: Any, offer: Any) -> Any:
+        law, errors = super().probabilities(rewards, offer)
+        return law[0], errors
+
+
 def broken(rules: Any, problem: Any) -> set[str]:
     """The names of the rules that a problem breaks."""
     found = set()
     for rule in rules:
         try:
             rule(problem)
-        except AssertionError:
+        except Exception:
             found.add(rule.__name__)
     return found
 
@@ -79,12 +173,37 @@ def broken(rules: Any, problem: Any) -> set[str]:
         (Biased, "beliefs_are_right_on_average"),
         (Forgetful, "evidence_is_a_sum_of_predictions"),
         (Writable, "parameters_cannot_be_written_to"),
+        (Careless, "a_refused_update_changes_no_belief"),
+        (Unmatched, "one_component_keeps_the_moments"),
     ],
 )
 def test_a_family_that_breaks_a_rule_is_noticed(family: Any, rule: str) -> None:
     prior = mixts.MixturePrior(family(ALPHA, 10 - ALPHA), weights=[0.4, 0.6])
     assert rule in broken(contracts.FAMILY_RULES, contracts.FamilyProblem(prior))
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=r'the rule ".* .*" is broken'):
+        contracts.check_family(prior)
+
+
+def test_an_arm_that_is_not_checked_is_named() -> None:
+    prior = mixts.MixturePrior(Careless(ALPHA, 10 - ALPHA))
+    with pytest.raises(AssertionError, match=r"arm -1 of 1: .* nothing was raised"):
+        contracts.check_family(prior)
+
+
+def test_a_wrong_shape_of_probabilities_is_named() -> None:
+    message = r"Flat.probabilities returned shape \(3,\), expected \(7, 3\)"
+    with pytest.raises(AssertionError, match=message):
+        contracts.check_agent(lambda n_tasks, seed: Flat(PRIOR, n_tasks, seed), PRIOR)
+
+
+@pytest.mark.parametrize("method", WRONG_METHODS)
+def test_a_wrong_distribution_of_means_is_noticed(method: str) -> None:
+    wrong, rule, message = WRONG_METHODS[method]
+    prior = mixts.MixturePrior(arms_of(**{method: wrong})(ALPHA, 10 - ALPHA))
+    check = next(each for each in contracts.FAMILY_RULES if each.__name__ == rule)
+    with pytest.raises(AssertionError, match=re.escape(message)):
+        check(contracts.FamilyProblem(prior))
+    with pytest.raises(AssertionError, match="is broken"):
         contracts.check_family(prior)
 
 
@@ -94,6 +213,9 @@ def test_a_family_that_breaks_a_rule_is_noticed(family: Any, rule: str) -> None:
         (Unseeded, "the_same_seed_makes_the_same_decisions"),
         (Restless, "only_feedback_teaches"),
         (Liar, "decisions_follow_the_probabilities"),
+        (Unmasked, "masked_actions_are_never_taken"),
+        (Blind, "masked_actions_are_never_taken"),
+        (Flat, "probabilities_have_the_shape_of_the_offer"),
     ],
 )
 def test_an_agent_that_breaks_a_rule_is_noticed(agent: Any, rule: str) -> None:
@@ -102,8 +224,20 @@ def test_an_agent_that_breaks_a_rule_is_noticed(agent: Any, rule: str) -> None:
 
     problem = contracts.AgentProblem(contracts.FamilyProblem(PRIOR), build)
     assert rule in broken(contracts.AGENT_RULES, problem)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=r'the rule ".* .*" is broken'):
         contracts.check_agent(build, PRIOR)
+
+
+def test_a_class_that_is_no_agent_is_named() -> None:
+    with pytest.raises(AssertionError, match="Belief does not derive from Agent"):
+        contracts.check_agent(lambda n_tasks, seed: PRIOR.belief(n_tasks), PRIOR)
+
+
+def test_a_family_without_a_model_says_what_to_do() -> None:
+    belief = mixts.MixturePrior(Careless(ALPHA, 10 - ALPHA)).belief(2)
+    belief.update([0, 1], [1, 0])
+    with pytest.raises(mixts.errors.ParameterError, match="write a model"):
+        mixts.learn_prior(belief.statistics, 2)
 
 
 def test_classes_of_the_library_pass() -> None:

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy  # loads a submodule when it is first used
 
-from mixts.agents import Agent
+from mixts.agents import Agent, BeliefAgent, Offer
 from mixts.belief import Belief
 from mixts.errors import FeedbackError, MixtsError, ObservationError, StatisticsError, TaskError
-from mixts.families import Statistics, Trajectory
+from mixts.families import ArmFamily, Statistics, Trajectory
+from mixts.families.quadrature import Marginal
 from mixts.planning import MDP
 from mixts.prior import MixturePrior
 
@@ -68,7 +70,7 @@ def check_family(prior: MixturePrior, *, conjugate: bool = True) -> None:
     """
     problem = FamilyProblem(prior, conjugate=conjugate)
     for rule in FAMILY_RULES:
-        rule(problem)
+        _keep(rule, problem)
 
 
 def check_agent(
@@ -82,7 +84,7 @@ def check_agent(
     Parameters
     ----------
     build
-        Function of ``n_tasks`` and ``seed`` that returns an agent.
+        Function of ``n_tasks`` and ``seed`` that returns an agent of a subclass of ``Agent``.
     prior
         The prior of the agent, or another one of the same actions.
     step_by_step
@@ -97,7 +99,17 @@ def check_agent(
     """
     problem = AgentProblem(FamilyProblem(prior), build, step_by_step=step_by_step)
     for rule in AGENT_RULES:
+        _keep(rule, problem)
+
+
+def _keep(rule: Callable[[Any], None], problem: Any) -> None:
+    """Run a rule; raise ``AssertionError`` that names it for any error."""
+    try:
         rule(problem)
+    except Exception as error:
+        found = str(error).strip() if isinstance(error, AssertionError) else repr(error)
+        name, meaning = rule.__name__.replace("_", " "), (rule.__doc__ or "").strip()
+        raise AssertionError(f'the rule "{name}" is broken: {found}\n({meaning})') from error
 
 
 # -- problems --------------------------------------------------------------------------------------
@@ -321,12 +333,23 @@ def unchanged(agent: Any, before: list[Any], what: str = "readings changed") -> 
 
 def refused(call: Callable[[], Any], errors: tuple[type[MixtsError], ...], what: str) -> None:
     """Assert that a call raises one of these errors."""
+    names = " or ".join(error.__name__ for error in errors)
     try:
         call()
     except errors:
         return
-    names = " or ".join(error.__name__ for error in errors)
+    except Exception as error:
+        raise AssertionError(f"{what}: expected {names}, got {error!r}") from error
     raise AssertionError(f"{what}: expected {names}, nothing was raised")
+
+
+def answer(owner: Any, method: str, shape: tuple[int, ...], *arguments: Any) -> Any:
+    """Return the array, or arrays, that a method returns; assert that each has this shape."""
+    found = getattr(owner, method)(*arguments)
+    for part in found if isinstance(found, tuple) else (found,):
+        what = f"{type(owner).__name__}.{method} returned shape {np.shape(part)}, expected {shape}"
+        assert np.shape(part) == shape, what
+    return found
 
 
 def _with_expectation(draws: Any, expectation: Any, what: str) -> None:
@@ -338,6 +361,81 @@ def _with_expectation(draws: Any, expectation: Any, what: str) -> None:
 
 
 # -- rules of families -----------------------------------------------------------------------------
+
+
+def arm_distributions(problem: FamilyProblem) -> list[Any]:
+    """Return the distributions of all arms' means, before and after a history; else nothing."""
+    family = problem.prior.family
+    if not isinstance(family, ArmFamily):
+        return []
+    latent = np.arange(family.n_components)
+    histories = (family.empty_statistics(1), problem.tasks(5, 1, 8).statistics)
+    return [family.marginals(h, np.zeros_like(latent), latent) for h in histories]
+
+
+def arrays_have_the_expected_shapes(problem: FamilyProblem) -> None:
+    """Distributions of arms' means return arrays (components, arms), ``outcomes`` (rewards,)."""
+    family: Any = problem.prior.family
+    if not isinstance(family, ArmFamily):
+        return
+    shape, rng = (family.n_components, family.n_arms), np.random.default_rng(0)
+    one = family.prior_marginal(np.arange(family.n_components))
+    mean, variance = answer(one, "mean", shape), answer(one, "variance", shape)
+    middle = answer(one, "quantile", shape, np.full(shape, 0.5))
+    answer(one, "cdf", shape, middle)
+    answer(one, "sample", shape, rng)
+    answer(one, "reward_entropy", shape, mean, variance)
+    if isinstance(one, Marginal):
+        answer(one, "draw_averages", shape, rng, mean, np.ones(shape, int))
+        after, evidence = one.observe(mean, np.ones(shape, int))
+        answer(after, "mean", shape)
+        what = f"{type(one).__name__}.observe returned log evidence of shape"
+        assert np.shape(evidence) == shape, f"{what} {np.shape(evidence)}, expected {shape}"
+    _, theta = problem.prior.draw(rng, 7)
+    laws = family.reward_parameters(theta, np.zeros(7, int), theta[:, 0])
+    answer(family, "outcomes", (7,), rng, laws)
+
+
+def distributions_of_means_agree(problem: FamilyProblem) -> None:
+    """Moments, quantiles, distribution functions and draws of an arm's mean fit each other."""
+    # A moment is an integral over quantiles; in normal coordinates even heavy tails are smooth.
+    z = np.linspace(-7.0, 7.0, 281)
+    levels, density = scipy.special.ndtr(z), np.exp(-0.5 * z * z)
+    density /= density.sum()
+    for one in arm_distributions(problem):
+        name, mean, variance = type(one).__name__, one.mean(), one.variance()
+        certain, scale = variance == 0, np.where(variance == 0, 1.0, variance)
+        quantiles = np.stack([one.quantile(np.full(mean.shape, p)) for p in levels])
+        gaps = (quantiles - mean) / np.sqrt(scale)
+        average, square = (np.einsum("z,zlk->lk", density, gaps**power) for power in (1, 2))
+        # The tails beyond the last quantiles, with room for a variance that is almost infinite.
+        rest = 20 * levels[0] * (gaps[0] ** 2 + gaps[-1] ** 2)
+        text = "differs from the integral of quantile"
+        assert np.all(np.abs(average) <= 1e-4 + rest), f"{name}: mean {text}"
+        assert np.all(np.abs(square - ~certain) <= 1e-4 + rest), f"{name}: variance {text}"
+        for p, x in zip(levels[80:201:10], quantiles[80:201:10], strict=True):
+            what = f"{name}: cdf(quantile({p:.3f}))"
+            same_numbers(np.where(certain, p, one.cdf(x)), np.full(x.shape, p), what, 1e-6)
+        rng = np.random.default_rng(12)
+        draws = np.stack([one.sample(rng) for _ in range(N_DRAWS)])
+        for p, x in zip(levels[[120, 140, 160]], quantiles[[120, 140, 160]], strict=True):
+            below = np.where(certain, p, draws <= x)
+            _with_expectation(below, p, f"{name}: draws below quantile({p:.3f})")
+        entropy = one.reward_entropy(mean, variance)
+        assert np.isfinite(entropy).all(), f"{name}.reward_entropy returned {entropy}"
+
+
+def one_component_keeps_the_moments(problem: FamilyProblem) -> None:
+    """``collapse`` keeps the means and variances of the mixture's mean rewards."""
+    family: Any = problem.prior.family
+    n = family.n_features or (np.prod(family.reward.shape[1:3]) if problem.mdp else family.n_arms)
+    mixture, one = problem.prior.belief(), problem.prior.collapse().belief()
+    found, expected = (np.diag(belief.covariance)[:n] for belief in (one, mixture))
+    scale = np.where(expected == 0, 1.0, expected)
+    gap = (one.mean[:n] - mixture.mean[:n]) / np.sqrt(scale)
+    same_numbers(gap, np.zeros(n), "means of the collapsed prior, in standard deviations", 1e-6)
+    gap = (found - expected) / scale
+    same_numbers(gap, np.zeros(n), "variances of the collapsed prior, relative", 1e-6)
 
 
 def batches_do_not_matter(problem: FamilyProblem) -> None:
@@ -481,7 +579,7 @@ def new_tasks_leave_the_old_ones_alone(problem: FamilyProblem) -> None:
 
 
 def a_refused_update_changes_no_belief(problem: FamilyProblem) -> None:
-    """An update with one bad reward, or of unknown tasks, changes nothing, to the bit."""
+    """An update with a bad reward, of an unknown arm or task, changes nothing, to the bit."""
     belief: Any = problem.tasks(1, 2, 6)
     history = problem.history(2, 4)
     statistics, before = belief.statistics, [getattr(belief, name) for name in READINGS]
@@ -495,6 +593,14 @@ def a_refused_update_changes_no_belief(problem: FamilyProblem) -> None:
     errors = (ObservationError, TaskError)
     refused(lambda: belief.update(*head, bad, tasks=[0, 1, 0, 1]), errors, "a reward of NaN")
     refused(lambda: belief.update(*history, tasks=[0, 1, 0, 2]), errors, "an unknown task")
+    if isinstance(problem.prior.family, ArmFamily):
+        # A long batch is counted before its evidence is computed, a short one while it is.
+        for n in (1, 4, 20 * problem.n_actions):
+            for arm in (-1, problem.n_actions):
+                arms, rewards = problem.history(2, n)
+                arms = np.append(arms[:-1], arm)
+                update = arms, rewards, np.arange(n) % 2
+                refused(lambda u=update: belief.update(*u), errors, f"arm {arm} of {n}")  # type: ignore[misc]
     assert belief.statistics == statistics, "a refused update changed the statistics"
     for name, value in zip(READINGS, before, strict=True):
         same_numbers(getattr(belief, name), value, f"after refused updates: {name}")
@@ -547,11 +653,14 @@ def parameters_cannot_be_written_to(problem: FamilyProblem) -> None:
 
 
 FAMILY_RULES: tuple[Callable[[FamilyProblem], None], ...] = (
+    arrays_have_the_expected_shapes,
     batches_do_not_matter,
     no_history_is_the_prior,
     evidence_is_a_sum_of_predictions,
     beliefs_are_right_on_average,
     draws_have_the_moments,
+    distributions_of_means_agree,
+    one_component_keeps_the_moments,
     statistics_are_a_monoid,
     merging_is_conditioning_on_both,
     concatenation_and_indexing_undo_each_other,
@@ -568,6 +677,17 @@ FAMILY_RULES: tuple[Callable[[FamilyProblem], None], ...] = (
 # -- rules of agents -------------------------------------------------------------------------------
 
 NUMBERS_OF_TASKS = (None, 1, 3)
+
+
+def probabilities_have_the_shape_of_the_offer(problem: AgentProblem) -> None:
+    """``probabilities`` returns two arrays (decisions, actions)."""
+    agent, n = problem.build(7), 7
+    assert isinstance(agent, Agent), f"{type(agent).__name__} does not derive from Agent"
+    if problem.family.mdp or not isinstance(agent, BeliefAgent):
+        return
+    offer = Offer.of(agent.prior, np.arange(n), problem.offer(np.random.default_rng(0), n))
+    shape = (n, problem.family.n_actions)
+    answer(agent, "probabilities", shape, agent.rewards(offer), offer)
 
 
 def every_task_gets_a_decision(problem: AgentProblem) -> None:
@@ -780,7 +900,44 @@ def decisions_follow_the_probabilities(problem: AgentProblem) -> None:
     assert worst < N_ERRORS, f"shares of actions differ by {worst:.1f} standard errors"
 
 
+def masked_actions_are_never_taken(problem: AgentProblem) -> None:
+    """Actions outside the mask, and retired arms, have probability 0 and are not taken."""
+    if problem.family.mdp:
+        return
+    n, n_actions = 40, problem.family.n_actions
+    agent, rng = problem.build(n), np.random.default_rng(3)
+    for _ in range(5):
+        offered, mask = problem.offer(rng, n), rng.random((n, n_actions)) < 0.5
+        mask[np.arange(n), rng.integers(n_actions, size=n)] = True
+        _within(agent, offered, mask, mask)
+        chosen, _, _ = agent.act_with_probabilities(offered, mask=mask)
+        agent.update(*problem.feedback(rng, offered, chosen))
+    if not problem.family.linear and hasattr(agent, "retire_arms"):
+        agent.retire_arms([0])
+        _within(agent, None, None, np.tile(np.arange(n_actions) > 0, (n, 1)))
+
+
+def _within(agent: Any, offered: Any, mask: Any, available: Any) -> None:
+    """Assert that all decisions, and all probabilities, are of the available actions."""
+    rows = np.arange(len(available))
+    law, errors = agent.action_probabilities(offered, mask=mask)
+    decided, logged, _ = agent.act_with_probabilities(offered, mask=mask)
+    for name, chosen in (
+        ("act", agent.act(offered, mask=mask)),
+        ("act_with_probabilities", decided),
+    ):
+        assert available[rows, chosen].all(), f"{name} takes actions that are not available"
+    for name, array in (
+        ("action_probabilities", law),
+        ("standard errors of action_probabilities", errors),
+        ("probabilities of act_with_probabilities", logged),
+    ):
+        assert np.all(array[~available] == 0), f"{name}: not 0 for actions that are not available"
+    same_numbers(law.sum(axis=1), np.ones(len(law)), "sum of probabilities under a mask", 1e-12)
+
+
 AGENT_RULES: tuple[Callable[[AgentProblem], None], ...] = (
+    probabilities_have_the_shape_of_the_offer,
     every_task_gets_a_decision,
     only_feedback_teaches,
     the_same_seed_makes_the_same_decisions,
@@ -790,5 +947,6 @@ AGENT_RULES: tuple[Callable[[AgentProblem], None], ...] = (
     a_loaded_agent_continues,
     a_copy_continues,
     decisions_follow_the_probabilities,
+    masked_actions_are_never_taken,
 )
 """Rules that every agent keeps."""

@@ -195,7 +195,11 @@ def _model_type(statistics: Statistics, noise: Noise | None) -> type[Model]:
             f"noise='per-task' is for Gaussian and linear rewards, got {statistics!r}: leave it out"
         )
     if kind is None:
-        raise ParameterError(f"no prior can be learned from {statistics!r}")
+        raise ParameterError(
+            f"no prior can be learned from {statistics!r}: their family has no model of learning. "
+            "Make the prior from parameters that you know, or write a model "
+            "(mixts.learning.models), as docs/how-to/add-a-family.md says"
+        )
     return kind
 
 
