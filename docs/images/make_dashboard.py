@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from mixts_serve import Decide, Decider, DecisionStore, Reward, decider
+from mixts_serve import Decide, Decider, DecisionStore, Reward
+from mixts_serve.store import sqlite
 
 import mixts
 from serve.tests.unit.test_client_service import served
@@ -38,7 +39,7 @@ def fill(store: DecisionStore, prior: mixts.MixturePrior) -> Decider:
     rng = np.random.default_rng(1)
     kinds, rates = prior.draw(rng, N_CUSTOMERS)
     now = [time.time() - SECONDS]
-    decider.now_us = lambda: int(now[0] * 1e6)
+    sqlite.now_us = lambda: int(now[0] * 1e6)
     service = Decider(prior, store, seed=1, reward_window=1800, default_reward=0)
     for step in range(SECONDS // STEP):
         now[0] += STEP

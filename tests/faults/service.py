@@ -331,7 +331,7 @@ fault(
     f"{SERVER}::test_a_body_that_comes_too_slowly_is_408",
     edit(
         "mixts_serve.http.connections:Connection._parse_piece",
-        "self._is_in_head or not self._is_between_bodies()",
+        "self._is_in_head or not self._has_whole_request()",
         "self._is_in_head",
     ),
 )
