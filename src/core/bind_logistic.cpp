@@ -1,0 +1,8 @@
+// Bindings of clicks with features.
+#include "binding.hpp"
+
+namespace mixts {
+
+void bind_logistic(nb::module_ &) {}
+
+}  // namespace mixts

@@ -1,0 +1,60 @@
+// Views of arrays that numpy owns. No Python here: every header of the core but binding.hpp and
+// generator.hpp is plain mathematics. Arrays are C-contiguous; the last axis varies fastest.
+#pragma once
+#include <cstdint>
+#include <limits>
+
+namespace mixts {
+
+using Index = std::int64_t;
+
+inline constexpr double INF = std::numeric_limits<double>::infinity();
+inline constexpr double LOG_2PI = 1.8378770664093453;
+// Real rewards and features beyond this are refused: products of four must not overflow.
+inline constexpr double LARGEST = 1e75;
+
+// A vector (n,).
+template <class T>
+struct Vector {
+    T *data = nullptr;
+    Index n = 0;
+
+    T &operator[](Index i) const { return data[i]; }
+    Vector slice(Index first, Index last) const { return {data + first, last - first}; }
+    T *begin() const { return data; }
+    T *end() const { return data + n; }
+};
+
+// A matrix (n, m).
+template <class T>
+struct Matrix {
+    T *data = nullptr;
+    Index n = 0, m = 0;
+
+    T &operator()(Index i, Index j) const { return data[i * m + j]; }
+    Vector<T> row(Index i) const { return {data + i * m, m}; }
+};
+
+// An array (n, m, k).
+template <class T>
+struct Cube {
+    T *data = nullptr;
+    Index n = 0, m = 0, k = 0;
+
+    T &operator()(Index i, Index j, Index l) const { return data[(i * m + j) * k + l]; }
+    Matrix<T> operator[](Index i) const { return {data + i * m * k, m, k}; }
+};
+
+// x'y over the first n entries. Eight partial sums, in a fixed order: a loop over them is
+// vectorised, and every instruction set gives the same bits.
+inline double dot(const double *x, const double *y, Index n) {
+    double part[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    Index i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int j = 0; j < 8; ++j) part[j] += x[i + j] * y[i + j];
+    double total = ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
+    for (; i < n; ++i) total += x[i] * y[i];
+    return total;
+}
+
+}  // namespace mixts
