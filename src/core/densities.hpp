@@ -1,0 +1,249 @@
+// Densities of an arm's mean in a coordinate where they are smooth.
+//
+// Which arm is best does not change when all means are mapped by one increasing function. The forms
+// below are mapped to the whole line, where their densities are log-concave. Seen from a base point,
+// densities of one form differ by three numbers only,
+//
+//     ln f(base + x) = level + linear x + bent bend(x)
+//
+// and share the bend, so that a density costs one exponential. The base is the edge of a cell from
+// which nothing large has to be subtracted: a density with 1e8 observations keeps twelve digits.
+#pragma once
+#include <bit>
+#include <cmath>
+
+#include "special.hpp"
+#include "views.hpp"
+
+namespace mixts {
+
+// A mean's density with parameters a and b, after the map to the line.
+enum class Form : Index {
+    NORMAL = 0,           // the mean itself, with mean a and variance b: -(t - a)^2 / (2 b) + constant
+    LOGIT_BETA = 1,       // the logit of a Beta(a, b) variable: -a ln(1 + e^-t) - b ln(1 + e^t)
+    LOG_GAMMA = 2,        // the logarithm of a Gamma variable of shape a and rate b: a t - b e^t
+    MINUS_LOG_GAMMA = 3,  // the logarithm of an inverse Gamma variable: -a t - b e^-t
+};
+
+// From about this x on, e^x overflows, and e^-x is negligible beside one.
+inline constexpr double LONG = 700.0;
+
+// -- elementary functions that loops over arrays can vectorise ----------------------------------
+//
+// Plain arithmetic, right to the last digits. They do not check for NaN and infinity.
+
+// ln 2 in two parts, the first with so few digits that its product with 1000 is exact.
+inline constexpr double LN2_HIGH = 6.93147180369123816490e-01, LN2_LOW = 1.90821492927058770002e-10;
+inline constexpr double LOG2_E = 1.4426950408889634;
+
+// x = k ln 2 + r: 2^k, and e^r - 1 by the Taylor series, whose rest is below 2e-16.
+struct ExpParts {
+    double power, rest;
+};
+
+inline ExpParts exp_parts(double x) {
+    x = x > -LONG ? x : -LONG;
+    // Adding this rounds a number to an integer, which is then in the last bits.
+    constexpr double shift = 6755399441055744.0;  // 1.5 * 2^52
+    const double shifted = x * LOG2_E + shift, k = shifted - shift;
+    const double r = (x - k * LN2_HIGH) - k * LN2_LOW;
+    double p = (r * (1.0 / 479001600) + 1.0 / 39916800) * r + 1.0 / 3628800;
+    p = ((p * r + 1.0 / 362880) * r + 1.0 / 40320) * r + 1.0 / 5040;
+    p = ((p * r + 1.0 / 720) * r + 1.0 / 120) * r + 1.0 / 24;
+    p = ((p * r + 1.0 / 6) * r + 0.5) * (r * r) + r;
+    return {std::bit_cast<double>((std::bit_cast<std::uint64_t>(shifted) + 1023) << 52), p};
+}
+
+// e^x for x up to 700, and e^-700 below -700.
+inline double fast_exp(double x) {
+    const auto [power, rest] = exp_parts(x);
+    return power * rest + power;
+}
+
+// e^x - 1 for x up to 700.
+inline double fast_expm1(double x) {
+    const auto [power, rest] = exp_parts(x);
+    return power * rest + (power - 1.0);
+}
+
+// ln(1 + x) for x above -1. With 1 + x = 2^k m and m between the roots of 1/2 and 2, and
+// s = (m - 1) / (m + 1), ln m = 2 s (1 + s^2 / 3 + s^4 / 5 + ...); the rest is below 1e-17.
+inline double fast_log1p(double x) {
+    constexpr std::uint64_t root = 0x3FE6A09E667F3BCD;  // bits of sqrt(1/2)
+    constexpr std::uint64_t one = 0x3FF0000000000000, fraction = 0x000FFFFFFFFFFFFF;
+    constexpr double large = 4503599627370496.0;  // 2^52: the last bits of large + k are k
+    const double y = 1.0 + x, lost = (x - (y - 1.0)) / y;
+    const std::uint64_t bits = std::bit_cast<std::uint64_t>(y) - root + one;
+    // k + 1023 as an unsigned number: shifts and conversions of signed ones are not vectorised.
+    const double k = std::bit_cast<double>((bits >> 52) | std::bit_cast<std::uint64_t>(large)) - (large + 1023.0);
+    const double m = std::bit_cast<double>((bits & fraction) + root);
+    const double s = (m - 1.0) / (m + 1.0), z = s * s;
+    double p = (z * (2.0 / 21) + 2.0 / 19) * z + 2.0 / 17;
+    p = ((p * z + 2.0 / 15) * z + 2.0 / 13) * z + 2.0 / 11;
+    p = ((p * z + 2.0 / 9) * z + 2.0 / 7) * z + 2.0 / 5;
+    p = (p * z + 2.0 / 3) * z;
+    return (k * LN2_HIGH + (p * s + (k * LN2_LOW + lost))) + 2.0 * s;
+}
+
+// -- one density ---------------------------------------------------------------------------------
+
+// ln Gamma(x) minus Stirling's formula, for every x > 0. A small x is first moved up to y = x + n:
+// Gamma(x) = Gamma(y) / (x (x + 1) ... (y - 1)).
+inline double whole_stirling_rest(double x) {
+    if (x >= 10.0) return stirling_rest(x);
+    double y = x, product = 1.0;
+    do {
+        product *= y;
+        y += 1.0;
+    } while (y < 10.0);
+    return stirling_rest(y) + ((y - 0.5) * std::log(y) - (y - x)) - (x - 0.5) * std::log(x) - std::log(product);
+}
+
+// Where the density is highest, and the curvature -(ln f)'' there.
+struct Mode {
+    double at, curvature;
+};
+
+template <Form F>
+inline Mode mode_of(double a, double b) {
+    if constexpr (F == Form::NORMAL) return {a, 1.0 / b};
+    if constexpr (F == Form::LOGIT_BETA) return {std::log(a / b), a / (a + b) * b};
+    if constexpr (F == Form::LOG_GAMMA) return {std::log(a / b), a};
+    if constexpr (F == Form::MINUS_LOG_GAMMA) return {-std::log(a / b), a};
+}
+
+// How much lower the log density is at its mode than a normal one of its curvature: there, only
+// the remainders of Stirling's formula are left of the gamma functions.
+template <Form F>
+inline double stirling_rests(double a, double b) {
+    if constexpr (F == Form::NORMAL) return 0.0;
+    if constexpr (F == Form::LOGIT_BETA)
+        return whole_stirling_rest(a) + whole_stirling_rest(b) - whole_stirling_rest(a + b);
+    return whole_stirling_rest(a);
+}
+
+// The log density at its mode.
+template <Form F>
+inline double peak_of(double a, double b, double curvature) {
+    return 0.5 * (std::log(curvature) - LOG_2PI) - stirling_rests<F>(a, b);
+}
+
+// How far the log density has fallen at a distance from its mode, and its absolute slope there. As
+// for every log-concave density, at most e^-depth of the mass lies beyond such a point.
+struct Fall {
+    double depth, slope;
+};
+
+template <Form F>
+inline Fall fall(double a, double b, double curvature, double x) {
+    if constexpr (F == Form::NORMAL) return {0.5 * curvature * x * x, curvature * std::fabs(x)};
+    if constexpr (F == Form::LOGIT_BETA) {
+        // To the left a |x| + n ln(b / n + a / n e^-|x|), to the right the same with a and b
+        // exchanged: written so that the logarithm is of one plus something small.
+        const double tail = x < 0 ? a : b, other = x < 0 ? b : a, distance = std::fabs(x), n = a + b;
+        const double decay = std::exp(-distance), lost = distance < 0.5 ? std::expm1(-distance) : decay - 1.0;
+        const double slope = curvature * n * -lost / (other + tail * decay);
+        if (tail <= other) return {tail * distance + n * std::log1p(tail / n * lost), slope};
+        if (distance < LONG)
+            return {n * std::log1p(other / n * std::expm1(distance)) - other * distance, slope};
+        return {tail * distance + n * std::log(other / n), slope};
+    }
+    const double y = F == Form::LOG_GAMMA ? x : -x, growth = std::expm1(y);
+    return {a * (growth - y), a * std::fabs(growth)};
+}
+
+// About how far left of the mode the log density has fallen by `depth`.
+template <Form F>
+inline double tail_distance(double curvature, double depth) {
+    const double distance = std::sqrt(2.0 * depth / curvature);
+    if constexpr (F != Form::MINUS_LOG_GAMMA) return distance;
+    // There the density of an inverse Gamma variable falls like e^-e^|x|.
+    const double nearer = std::log1p(depth / curvature);
+    return nearer < distance ? nearer : distance;
+}
+
+// The mean at a point of the line.
+template <Form F>
+inline double height_at(double t) {
+    if constexpr (F == Form::NORMAL) return t;
+    if constexpr (F == Form::LOGIT_BETA) return t > -LONG ? 1.0 / (1.0 + std::exp(-t)) : std::exp(t);
+    return std::exp(t);
+}
+
+// The expectation of a mean with these parameters.
+template <Form F>
+inline double mean_of(double a, double b) {
+    if constexpr (F == Form::NORMAL) return a;
+    if constexpr (F == Form::LOGIT_BETA) return a / (a + b);
+    if constexpr (F == Form::LOG_GAMMA) return a / b;
+    return a > 1.0 ? b / (a - 1.0) : INF;
+}
+
+// -- densities in a cell -------------------------------------------------------------------------
+
+// Whether the bend at zero, some units wide, looks like a corner in so long a cell: in a cell of six
+// units, 16 nodes still resolve the bend of the logit.
+template <Form F>
+inline bool bends_within(double low, double high) {
+    constexpr double corner = 3.0;
+    return F == Form::LOGIT_BETA && low < -corner && high > corner;
+}
+
+// The base of a cell is its left edge or its right one; `constant` is that of its bend.
+struct Base {
+    bool left;
+    double constant;
+};
+
+template <Form F>
+inline Base base_of(double low, double high) {
+    if constexpr (F == Form::LOGIT_BETA) {
+        if (low + high > 0.0) return {true, 1.0 / (1.0 + std::exp(low))};
+        return {false, 1.0 / (1.0 + std::exp(-high))};
+    }
+    return {F != Form::LOG_GAMMA, 0.0};
+}
+
+// bend(x) at N distances x from the base, all to one side of it: -x^2 / 2 for normal densities,
+// 1 - e^-|x| for gamma ones, and -ln(1 - constant (1 - e^-|x|)) for those of logits.
+template <Form F, int N>
+inline void set_bends(double constant, const double (&x)[N], double (&bend)[N]) {
+    if constexpr (F == Form::NORMAL) {
+        for (int j = 0; j < N; ++j) bend[j] = -0.5 * x[j] * x[j];
+    } else {
+        for (int j = 0; j < N; ++j) bend[j] = -fast_expm1(-std::fabs(x[j]));
+        if constexpr (F == Form::LOGIT_BETA)
+            for (int j = 0; j < N; ++j) bend[j] = -fast_log1p(-constant * bend[j]);
+    }
+}
+
+// `linear` and `bent` of a density whose mode is `gap` to the left of the base.
+struct Factors {
+    double linear, bent;
+};
+
+template <Form F>
+inline Factors factors(bool left, double a, double b, double curvature, double gap) {
+    if constexpr (F == Form::NORMAL) return {-curvature * gap, curvature};
+    if constexpr (F == Form::LOGIT_BETA) return {left ? -b : a, a + b};
+    if constexpr (F == Form::LOG_GAMMA) return {a, a * std::exp(gap)};
+    return {-a, a * std::exp(-gap)};
+}
+
+// The mean at the nodes, origin + base + x, minus the mean at the origin.
+template <Form F, int N>
+inline void set_heights(double origin, double base, const double (&x)[N], double (&height)[N]) {
+    if constexpr (F == Form::NORMAL) {
+        for (int j = 0; j < N; ++j) height[j] = base + x[j];
+    } else {
+        const double here = height_at<F>(origin);
+        for (int j = 0; j < N; ++j) {
+            const double t = base + x[j];
+            height[j] = here * fast_expm1(t < LONG ? t : LONG);
+        }
+        if constexpr (F == Form::LOGIT_BETA)
+            for (int j = 0; j < N; ++j) height[j] *= (1.0 - here) / (1.0 + height[j]);
+    }
+}
+
+}  // namespace mixts
