@@ -13,6 +13,10 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 PEERS_INSTALLED = $(PEERS)/.installed
 PYTEST = $(BIN)/python -m pytest
+PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
+# An editable install builds the core with the tools of its environment, again when sources change.
+BUILD_TOOLS = "cmake>=3.18" "nanobind>=2.4" "ninja>=1.11" "numpy>=2" "scikit-build-core>=0.11"
+CORE = CMakeLists.txt $(wildcard src/core/*)
 # Every warning is an error, and so is every reference that leads nowhere.
 SPHINX = $(BIN)/python -m sphinx -q -n -W --keep-going
 # Everything that the package can use, and tests that use each of it.
@@ -96,10 +100,12 @@ clean: ## Remove the environments, the caches and what was built
 		.import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src serve paper tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml serve/pyproject.toml paper/pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--editable ".[dev]" --editable "./serve[postgres]" --editable "./paper[studies]"
+$(INSTALLED): pyproject.toml serve/pyproject.toml paper/pyproject.toml $(CORE)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install $(BUILD_TOOLS)
+	$(PIP) install --no-build-isolation --editable ".[dev]"
+	$(PIP) install --editable "./serve[postgres]" --editable "./paper[studies]"
+	@$(BIN)/python -c "from mixts import _program; print('mixts: the', 'plain program, for want of a C++ compiler' if _program.core is None else 'compiled core')"
 	@touch $@
 
 $(PEERS_INSTALLED): benchmarks/peers.txt

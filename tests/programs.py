@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from mixts import _program
+from tests.requirements import require
 
 CORE = _program.core
 """The compiled core; None where it is not installed."""
-
-if CORE is None and "core" in os.environ.get("MIXTS_REQUIRE", "").split(","):
-    raise RuntimeError("MIXTS_REQUIRE asks for the compiled core, but it is not installed")
 
 
 @pytest.fixture(params=["core", "plain"])
 def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Run the test once with each program."""
     name: str = request.param
-    if name == "core" and CORE is None:
-        pytest.skip("the compiled core is not installed")
+    if name == "core":
+        require("core", CORE is not None, "the compiled core is not installed")
     monkeypatch.setattr(_program, "core", CORE if name == "core" else None)
     yield name

@@ -1,6 +1,6 @@
 """Programs that tests need: without them a test is skipped, or fails if the environment says so.
 
-``MIXTS_REQUIRE=postgres,chromium,nginx`` turns the skips of these into failures, so that a test
+``MIXTS_REQUIRE=core,postgres,chromium,nginx`` turns the skips of these into failures, so that a test
 cannot stop running in CI unnoticed.
 """
 

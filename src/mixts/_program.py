@@ -1,12 +1,14 @@
 """Which program runs: the compiled core, or the plain one that specifies it.
 
 Code that has a fast path asks ``_program.core`` when it is called, so that one process can run
-both: tests compare them.
+both: tests compare them. ``MIXTS_PLAIN=1`` chooses the plain program for a whole process.
 """
 
 from __future__ import annotations
 
 import importlib
+import logging
+import multiprocessing
 import os
 from typing import Any
 
@@ -19,7 +21,14 @@ def _load() -> Any:
         return None
     try:
         baseline = importlib.import_module("mixts._core")
-    except ImportError:
+    except ImportError as error:
+        if multiprocessing.parent_process() is None:  # warn once, not in every worker
+            logging.getLogger("mixts").warning(
+                "mixts runs without its compiled core: results are the same, decisions are slower. "
+                "To get the core, install a C++ compiler and install mixts again; MIXTS_PLAIN=1 "
+                "says that the plain program is wanted (%s)",
+                error,
+            )
         return None
     if not baseline.runs_avx2():
         return baseline
