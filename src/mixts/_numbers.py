@@ -1,13 +1,25 @@
-"""Means with standard errors, normalised weights, and places that do not touch."""
+"""Limits of numbers, means with standard errors, normalised weights, places that do not touch."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mixts._typing import Array, Float
+
+LARGEST = 1e75
+"""Real rewards and features beyond this are refused: products of four must not overflow."""
+
+LARGEST_COUNT = 2.0**53
+"""Beyond this, a float no longer holds every whole number."""
+
+LARGEST_TOTAL = 2.0**62
+"""Sums of counts beyond this are refused: 64-bit integers must not overflow."""
+
+LOG_2PI = math.log(2 * math.pi)
 
 
 class Estimate(NamedTuple):

@@ -17,14 +17,13 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 
 from mixts import _checks
-from mixts._numbers import softmax
+from mixts._numbers import LARGEST, softmax
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents.base import Agent
 from mixts.agents.bayesian import belief_state, restored_belief
 from mixts.agents.offers import Choice, Offer
 from mixts.belief import Belief
 from mixts.errors import ActionError, FeedbackError, ObservationError, OutcomeError, ParameterError
-from mixts.families._kernels.roots import LARGEST
 from mixts.families.choice import feature_sets
 from mixts.families.trajectory import Trajectory
 from mixts.prior import MixturePrior

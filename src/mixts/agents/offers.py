@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from mixts import _checks
+from mixts._numbers import LARGEST
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, MaskError, ParameterError
-from mixts.families._kernels.roots import LARGEST
 from mixts.families.base import Waiting
 from mixts.families.choice import draw_rows
 from mixts.families.quadrature import Money

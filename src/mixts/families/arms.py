@@ -14,10 +14,10 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 
 from mixts import _checks
+from mixts._numbers import LARGEST
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
 from mixts.families._kernels.choice import draw_best_arms
-from mixts.families._kernels.roots import LARGEST
 from mixts.families.base import Family, Posterior, Waiting
 from mixts.families.choice import NO_MASK
 from mixts.families.quadrature import MeanDistribution

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mixts import _checks
+from mixts._numbers import LARGEST
 from mixts._typing import Array, ArrayLike, Float
 from mixts.families._kernels.arms import count_gaussian, evidence_gaussian, observe_gaussian
-from mixts.families._kernels.roots import LARGEST
 from mixts.families.arms import (
     ArmFamily,
     ArmStatistics,

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mixts import _checks
+from mixts._numbers import LARGEST
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ActionError, OutcomeError, StatisticsError
-from mixts.families._kernels.roots import LARGEST
 from mixts.families._kernels.rows import fold_rows, triangle
 from mixts.families.statistics import Statistics, stored
 

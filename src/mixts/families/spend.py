@@ -10,10 +10,9 @@ import numpy as np
 import scipy  # loads a submodule when it is first used
 
 from mixts import _checks
-from mixts._numbers import softmax
+from mixts._numbers import LARGEST, softmax
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.families._kernels.arms import count_gaussian, evidence_bernoulli, observe_bernoulli
-from mixts.families._kernels.roots import LARGEST
 from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics, by_arm, merge_moments
 from mixts.families.base import Posterior
 from mixts.families.rewards import RewardBelief

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from mixts._numbers import LARGEST
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ParameterError
-from mixts.families._kernels.roots import LARGEST
 from mixts.features import UNKNOWN, Features, LevelFeature, NumberFeature, name_of
 from mixts.logs.bad_rows import (
     A_NUMBER,

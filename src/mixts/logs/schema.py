@@ -11,10 +11,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from mixts import _checks
+from mixts._numbers import LARGEST, LARGEST_COUNT
 from mixts._typing import Array, Bool, Float
 from mixts.errors import ParameterError
-from mixts.families._kernels.arms import LARGEST_COUNT
-from mixts.families._kernels.roots import LARGEST
 from mixts.features import Features
 from mixts.logs.decisions import check_missing, feature_column
 from mixts.logs.files import EXPORTED, Piece

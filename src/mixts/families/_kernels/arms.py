@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from mixts._compiled import compiled
+from mixts._numbers import LARGEST, LARGEST_COUNT, LARGEST_TOTAL
 from mixts._typing import Array
-from mixts.families._kernels.roots import LARGEST
 
 Arrays = tuple[Array, ...]
 
@@ -27,9 +27,6 @@ _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
 _LARGE = 10.0
 
 _FEW = 16
-
-LARGEST_COUNT = 2.0**53
-LARGEST_TOTAL = 2.0**62
 
 
 @compiled(inner=True, borrows=True)

@@ -10,15 +10,11 @@ from __future__ import annotations
 import math
 
 from mixts._compiled import compiled
+from mixts._numbers import LARGEST, LOG_2PI  # noqa: F401
 from mixts._typing import Array
 
 # Sums may be reordered so that they vectorise; NaN and infinity keep their meaning.
 SUMS = {"reassoc", "contract", "nsz"}
-LOG_2PI = math.log(2 * math.pi)
-
-LARGEST = 1e75
-"""Real rewards and features beyond this are refused: products of four must not overflow."""
-
 N_SCRATCH = 4
 """Temporary vectors, the rows of ``scratch``: the factors of a column's own entries in
 ``update_root``, the factors of the sum of the later columns, C v, and one that callers may use."""

@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 from scipy import special
 
+from mixts._numbers import LARGEST_TOTAL
 from mixts._typing import Array, Float, Int
 from mixts.families import Family, PoissonArms, PoissonStatistics, Statistics
-from mixts.families._kernels.arms import LARGEST_TOTAL
 from mixts.learning._kernels.counts import add_up_totals
 from mixts.learning.models.base import ArmPredictive, MomentModel, positive
 from mixts.learning.models.counts import HALVINGS, LIMITS, NOTHING, STEPS, Levels, rising, trigamma

@@ -1,0 +1,64 @@
+"""Differences of log gamma functions and densities of rewards, without subtracting large numbers.
+
+ln Gamma(x) of 1e8 observations is above 1e9 and has no digit left after the seventh decimal, but
+the evidence is a difference of such numbers. So the differences are written out here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy  # loads a submodule when it is first used
+
+from mixts._numbers import LOG_2PI
+from mixts._typing import Array
+
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
+"""Stirling's series of ln Gamma. From x = 10 on, the first neglected term is below 2e-14."""
+_LARGE = 10.0
+
+
+def stirling_rest(x: Any) -> Array:
+    """Return ln Gamma(x) - ((x - 1/2) ln x - x + ln(2 pi) / 2), for x > 0."""
+    x = np.asarray(x, float)
+    small, large = np.minimum(x, _LARGE), np.maximum(x, _LARGE)
+    series = np.polynomial.polynomial.polyval(1 / (large * large), _STIRLING) / large
+    exact = scipy.special.gammaln(small) - (small - 0.5) * np.log(small) + small - 0.5 * LOG_2PI
+    return np.where(x < _LARGE, exact, series)
+
+
+def log_rising(a: Any, n: Any) -> Array:
+    """Return ln Gamma(a + n) - ln Gamma(a), the log of a (a + 1) ... (a + n - 1) for whole n.
+
+    Stirling's formula of both, subtracted by hand: ``(a - 1/2) ln(1 + n / a) + n (ln(a + n) - 1)``
+    and the difference of its remainders.
+    """
+    end = a + n
+    head = (a - 0.5) * np.log1p(n / a) + n * (np.log(end) - 1.0)
+    return np.asarray(head + stirling_rest(end) - stirling_rest(a))
+
+
+# -- unknown noise --------------------------------------------------------------------------------
+#
+# The noise variance of a task is inverse gamma: degrees / 2 is its shape and unit / 2 its scale,
+# unit = degrees * noise_std^2. After n rewards with the squared misfit S (in units of the task's
+# own variance, were it one) it is inverse gamma with degrees + n and unit + S.
+
+
+def predictive(freedom: Any, unit: Any, alpha: Any, square: Any) -> Array:
+    """Return the log density of a reward, a Student variable.
+
+    ``alpha`` is its variance and ``square`` its squared standardised error, both in units of the
+    noise variance, which has ``freedom`` and ``unit``.
+    """
+    return np.asarray(whole_evidence(freedom, unit, 1, square) - 0.5 * np.log(alpha))
+
+
+def whole_evidence(degrees: Any, unit: Any, n: Any, misfit: Any) -> Array:
+    """Return the log density of n rewards with this misfit, without their determinant.
+
+    ``ln Gamma((v + n) / 2) - ln Gamma(v / 2) - n/2 ln(pi u) - (v + n) / 2 ln(1 + S / u)``.
+    """
+    spread = n * np.log(np.pi * unit) + (degrees + n) * np.log1p(misfit / unit)
+    return np.asarray(log_rising(0.5 * degrees, 0.5 * n) - 0.5 * spread)
