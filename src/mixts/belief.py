@@ -12,8 +12,8 @@ from mixts._numbers import softmax
 from mixts._tasks import TaskAxis
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, OutcomeError, ParameterError, TaskError
-from mixts.families._kernels.choice import draw_latent
 from mixts.families.base import Waiting
+from mixts.families.choice import draw_latent
 from mixts.families.statistics import Statistics
 from mixts.families.trajectory import Trajectory
 
@@ -71,6 +71,17 @@ class Belief:
         )
         """Posteriors of all components, for agents; every array has the task axis first."""
         self._shared = shared
+        self.quick: Any = None
+        """Core object of one task (``Posterior.quick``) whose arrays nobody else holds, or None."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the core object out: it is made again when it is needed."""
+        return {**self.__dict__, "quick": None}
+
+    def _find_quick(self) -> None:
+        """Make the core object for the next decisions and updates, if there is one."""
+        if self.quick is None and self._axis.single and not self._shared:
+            self.quick = self.posterior.quick()
 
     def __repr__(self) -> str:
         n = int(np.sum(self.posterior.statistics.n_observations))
@@ -126,6 +137,9 @@ class Belief:
         array([[0.5 , 0.5 ],
                [0.98, 0.02]])
         """
+        quick = self.quick
+        if quick is not None and tasks is None and quick.update_one(actions, outcomes):
+            return
         prior = self.prior
         if isinstance(actions, Trajectory):
             if not prior.family.plans:
@@ -146,11 +160,12 @@ class Belief:
             self.posterior.statistics = self.posterior.statistics.copy()
             self._shared = False
         self.posterior.update(index, observed)
+        self._find_quick()
 
     @property
     def statistics(self) -> Statistics:
         """Statistics of all tasks; later updates do not change the returned object."""
-        self._shared = True
+        self._shared, self.quick = True, None
         return self.posterior.statistics
 
     def add_tasks(self, n: int) -> Int[Array, " n"]:
@@ -433,11 +448,8 @@ class Belief:
         array
             Latent states, (m,).
         """
-        latent = np.empty(len(index), np.int64)
-        uniform = rng.random(len(index))
         evidence = self.posterior.relative_evidence
-        draw_latent(self.prior.log_weights, evidence, index, uniform, latent)
-        return latent
+        return draw_latent(self.prior.log_weights, evidence, index, rng.random(len(index)))
 
     def decide(
         self,
@@ -464,6 +476,7 @@ class Belief:
         actions, latent
             Actions, (m,), or policies, (m, h, X); and latent states, (m,).
         """
+        self._find_quick()
         found = self.posterior.decide(rng, self.prior.log_weights, index, mask, sets)
         if found is not None:
             return found

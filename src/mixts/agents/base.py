@@ -49,6 +49,9 @@ class Agent(ABC):
     deterministic: ClassVar[bool] = False
     """Whether the action follows from the history, but for ties: most have probability 0."""
 
+    _quick_belief: Any = None
+    """The belief whose core object makes plain decisions of one task, once one was made without."""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         AGENTS[_full_name(cls)] = cls
@@ -140,6 +143,20 @@ class Agent(ABC):
         >>> agent.act(values=[3.0, 1.0], top=2)
         array([0, 1])
         """
+        if (
+            self._quick_belief is not None
+            and tasks is None
+            and mask is None
+            and waiting is None
+            and values is None
+            and costs is None
+            and top is None
+        ):
+            quick = self._quick_belief.quick
+            chosen: int = -1 if quick is None else quick.act_one(self._rng, actions)
+            if chosen >= 0:
+                self.last_latent = quick.last_latent
+                return chosen
         offer = self.offer(
             actions, tasks, mask, waiting=waiting, values=values, costs=costs, top=top
         )

@@ -89,6 +89,7 @@ class BeliefAgent(Agent):
         self._set_belief(prior, known, shared=resumes)
 
     def _set_belief(self, prior: MixturePrior, statistics: Statistics, *, shared: bool) -> None:
+        self._quick_belief = None
         self.belief = Belief(prior, statistics, allow_dormant=self._allow_dormant, shared=shared)
         """The agent's belief: read it, and let ``update`` change it."""
 
@@ -423,6 +424,7 @@ class BeliefAgent(Agent):
         """
         # Retiring changes neither parameters nor statistics: the belief stays as it is.
         self.belief.prior = self.prior.retire_arms(arms)
+        self._quick_belief = None
 
     def _new_arms(self) -> Bool[Array, " k"]:
         return self.prior.new_arms

@@ -111,6 +111,8 @@ class MixTS(BeliefAgent):
 
     def _draw_best(self, offer: Offer) -> tuple[Int[Array, "m ..."], Int[Array, " m"]]:
         """Return the best actions under one draw of each task, and the components drawn."""
+        if self._axis.single and offer.mask is None and type(self)._act is MixTS._act:
+            self._quick_belief = self.belief
         return self.belief.decide(self._rng, offer.tasks, offer.actions, offer.mask)
 
     def _rank_one_draw(

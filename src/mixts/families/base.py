@@ -627,6 +627,22 @@ class Posterior(ABC):
         """Return best actions and components of one draw each; None: draw all parameters."""
         return None
 
+    def quick(self) -> Any:
+        """Return the core object that decides and learns for one task; None if there is none.
+
+        It works on the arrays that the posterior has now: a posterior whose statistics are replaced
+        makes a new one. It has
+
+        - ``act_one(rng, actions) -> int``, which draws a latent state and returns the best action;
+          -1 where the general path must decide, or refuse the actions;
+        - ``last_latent``, the state that ``act_one`` drew;
+        - ``update_one(action, outcome) -> bool``, which learns one reward; False, and nothing
+          learned, where the general path must learn or refuse it.
+
+        ``rng`` is a numpy ``Generator``; the other arguments are whatever the user gave.
+        """
+        return None
+
     def prepare(self, tasks: Int[Array, " m"], latent: Int[Array, " m"]) -> None:
         """Make sure that these pairs can be sampled even where the component is dormant."""
         return None

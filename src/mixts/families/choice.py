@@ -6,13 +6,32 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixts import _checks
+from mixts import _checks, _program
 from mixts._typing import ActionsLike, Array, Bool, Float, Int
 from mixts.errors import ActionError
-from mixts.families._kernels.choice import take_best, take_best_product
 
 NO_MASK = np.zeros((0, 0), bool)
 """What a loop gets if every action is available."""
+
+_FAR = 40.0
+"""A component so many nats below the leading one adds less to the sum of weights than rounding."""
+
+
+def draw_latent(
+    log_weights: Float[Array, " L"],
+    relative: Float[Array, "n L"],
+    tasks: Int[Array, " m"],
+    uniform: Float[Array, " m"],
+) -> Int[Array, " m"]:
+    """Draw S ~ P_t of each task by inversion: the first state whose cumulative weight exceeds u."""
+    if _program.core is not None:
+        latent = np.empty(len(tasks), np.int64)
+        _program.core.draw_latent(log_weights, relative, tasks, uniform, latent)
+        return latent
+    logs = log_weights + relative[tasks]
+    logs -= logs.max(axis=1, keepdims=True)
+    total = np.cumsum(np.where(logs > -_FAR, np.exp(logs), 0.0), axis=1)
+    return np.asarray((total > uniform[:, None] * total[:, -1:]).argmax(axis=1))
 
 
 def feature_sets(actions: ActionsLike | None, n_features: int, n_rows: int) -> tuple[Array, int]:
@@ -55,6 +74,24 @@ def best_rows(
     return best
 
 
+def take_best(scores: Float[Array, "m K"], mask: Array, best: Int[Array, " m"]) -> int:
+    """Write the first available action of the largest score in each row.
+
+    Returns 0, or 1 if some row has ties, or -1 - i if row i has an available score that is not
+    finite. The mask may be NO_MASK.
+    """
+    if _program.core is not None:
+        scores = np.ascontiguousarray(scores)
+        return int(_program.core.take_best(scores, np.ascontiguousarray(mask), best))
+    masked = np.where(mask, scores, -np.inf) if len(mask) else scores
+    bad = ~np.isfinite(scores) & (mask if len(mask) else True)
+    if bad.any():
+        return -1 - int(bad.any(axis=1).argmax())
+    best[:] = masked.argmax(axis=1)
+    top = np.take_along_axis(masked, best[:, None], axis=1)
+    return int((masked == top).sum() > len(best))
+
+
 def top_rows(
     rng: np.random.Generator, scores: Float[Array, "m K"], mask: Bool[Array, "m K"], k: int
 ) -> Int[Array, "m k"]:
@@ -94,14 +131,17 @@ def best_products(
 ) -> Int[Array, " m"]:
     """Return ``best_rows`` of the scores a'theta, for action sets (K, d) or (m, K, d).
 
-    A compiled loop computes the scores: it is faster than BLAS for one decision, and gives the same
-    bits for any number of decisions and threads.
+    The first d entries of theta count. The sum over features has a fixed order, so that the bits do
+    not depend on the number of decisions and threads, as those of BLAS do.
     """
     sets = np.ascontiguousarray(actions).reshape(-1, *actions.shape[-2:])
+    if _program.core is None:
+        return best_rows(rng, np.einsum("mkd,md->mk", sets, theta[:, : sets.shape[2]]), mask)
     scores = np.empty((len(theta), sets.shape[1]))
     best = np.empty(len(theta), np.int64)
-    available = NO_MASK if mask is None else mask
-    code = take_best_product(theta, sets, available, scores, best)
+    available = NO_MASK if mask is None else np.ascontiguousarray(mask)
+    theta = np.ascontiguousarray(theta)
+    code = _program.core.take_best_product(theta, sets, available, scores, best)
     if code:
         resolve(rng, code, scores, available, best)
     return best
