@@ -6,9 +6,8 @@ from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
-from mixts import _checks
-from mixts._typing import Array, Int
-from mixts.environments._kernels import play_episodes
+from mixts import _checks, _program
+from mixts._typing import Array, Float, Int
 from mixts.environments.base import Environment, Offer, Outcome, Problem, Streams
 from mixts.errors import ActionError, ParameterError
 from mixts.families.tabular import TabularMDP
@@ -78,7 +77,7 @@ class MDPProblem(Problem):
         self.latent = latent
         self.mdps = mdps
         self._rng = rng
-        self._n_states = mdps.horizon + last_state
+        self._last_state = last_state
         self.best_policy = mdps.plan().policy
         """pi*, the best policy of each run."""
         self._best = mdps.value(self.best_policy)
@@ -94,14 +93,9 @@ class MDPProblem(Problem):
             values = mdps.values_of(policy)[:, 0].dot(mdps.initial)
         except ParameterError as error:
             raise self._refused(error) from error
-        n, horizon = len(mdps), mdps.horizon
-        uniform = self._rng.random((n, 2 * horizon + 1))
-        states = np.empty((n, self._n_states), np.int64)
-        actions, rewards = np.empty((n, horizon), np.int64), np.empty((n, horizon))
-        play_episodes(
-            mdps.rows, mdps.initial, mdps.n_actions, policy, uniform, states, actions, rewards
-        )
-        trajectory = Trajectory.of_checked(states, actions, rewards)
+        uniform = self._rng.random((len(mdps), 2 * mdps.horizon + 1))
+        trajectory = play_episodes(mdps, mdps.initial, policy, uniform, self._last_state)
+        rewards = trajectory.rewards
         return Outcome((trajectory,), np.add.reduce(rewards, axis=1), values, self._best)
 
     @property
@@ -124,6 +118,48 @@ class MDPProblem(Problem):
 
     def _refused(self, reason: Any) -> ActionError:
         return ActionError(f"act must choose policies of shape {self._shape}: {reason}")
+
+
+def play_episodes(
+    mdps: MDP,
+    initial: Float[Array, " X"],
+    policy: Int[Array, "n h X"],
+    uniform: Float[Array, "n k"],
+    last_state: bool = True,
+) -> Trajectory:
+    """Play an episode of each MDP under its policy, from 2 h + 1 uniform numbers.
+
+    These decide about the first state, then about reward and next state of each step.
+    """
+    n, horizon = policy.shape[:2]
+    states = np.empty((n, horizon + last_state), np.int64)
+    actions, rewards = np.empty((n, horizon), np.int64), np.empty((n, horizon))
+    if _program.core is not None:
+        _program.core.play_episodes(
+            mdps.rows, initial, policy, uniform, states, actions, rewards, mdps.n_actions
+        )
+        return Trajectory.of_checked(states, actions, rewards)
+    run, means, rows = np.arange(n), mdps.rewards, mdps.transitions
+    x = _entries(np.broadcast_to(initial, (n, len(initial))), uniform[:, 0])
+    for i in range(horizon):
+        states[:, i] = x
+        actions[:, i] = policy[run, i, x]
+        pair = run, x, actions[:, i]
+        rewards[:, i] = uniform[:, 2 * i + 1] < means[pair]
+        x = _entries(rows[pair], uniform[:, 2 * i + 2])
+    if last_state:
+        states[:, horizon] = x
+    return Trajectory.of_checked(states, actions, rewards)
+
+
+def _entries(probabilities: Float[Array, "n X"], uniform: Float[Array, " n"]) -> Int[Array, " n"]:
+    """Return the entry of each row in which a uniform number falls; never one of probability zero.
+
+    Rounding may leave a remainder at the end: then the last possible entry is taken.
+    """
+    rest = np.subtract.accumulate(np.column_stack([uniform, probabilities]), axis=1)[:, 1:]
+    last = probabilities.shape[1] - 1 - (probabilities[:, ::-1] > 0).argmax(axis=1)
+    return np.where((rest < 0).any(axis=1), (rest < 0).argmax(axis=1), last)
 
 
 # -- RiverSwim ------------------------------------------------------------------------------------

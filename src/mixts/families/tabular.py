@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy  # loads a submodule when it is first used
 
-from mixts import _checks
+from mixts import _checks, _program
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import (
     ActionError,
@@ -16,14 +16,15 @@ from mixts.errors import (
     StatisticsError,
     TrajectoryError,
 )
-from mixts.families._kernels.tabular import count, evidence
 from mixts.families.base import Family, Posterior
 from mixts.families.bernoulli import LEAST_SHAPE
 from mixts.families.statistics import Statistics, stored
+from mixts.families.tabular_core import CoreTabularPosterior, core_evidence
 from mixts.families.tabular_posterior import (
     TabularPosterior,
     collapse_rows,
     draw_parameters,
+    log_rising,
     row_means,
     row_variances,
 )
@@ -120,7 +121,14 @@ class TabularStatistics(Statistics):
 
     def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         self.check_episodes(observed)
-        count(tasks, observed, self.stored)
+        states, actions, rewards, lengths = observed
+        episode, step = np.nonzero(np.arange(actions.shape[1]) < lengths[:, None])
+        task, x, a = tasks[episode], states[episode, step], actions[episode, step]
+        np.add.at(self.array("rewards"), (task, x, a, 1 - rewards[episode, step].astype(int)), 1)
+        # The history holds the transition after the last step only if its next state is given.
+        moved = step + 1 < lengths[episode] + states.shape[1] - actions.shape[1]
+        y = states[episode[moved], step[moved] + 1]
+        np.add.at(self.array("transitions"), (task[moved], x[moved], a[moved], y), 1)
 
 
 class TabularMDP(Family):
@@ -178,14 +186,10 @@ class TabularMDP(Family):
         _usable_counts(self.transition, "transition")
         self.horizon = _checks.count(horizon, "horizon")
         self.initial: Float[Array, " X"] = state_distribution(initial, shape[1])
-        self._prepare()
 
-    def _prepare(self) -> None:
-        """Arrange the prior for the compiled loops."""
-        flat = [part.reshape(self.n_components, -1) for part in (self.reward, self.transition)]
+        flat = [part.reshape(self.n_components, -1) for part in self.arrays_of_counts]
         self.flat_prior = np.concatenate(flat, axis=1)
-        last = [np.array(np.moveaxis(part, 0, -1), order="C") for part in self.arrays_of_counts]
-        self.loop_prior: tuple[Array, ...] = (*last, last[1].sum(axis=2))
+        """Counts of each component as one row: rewards, then transitions."""
         least = min(float(part.max(axis=3).min()) for part in self.arrays_of_counts)
         self.never_underflows = least >= LEAST_SHAPE
         """Whether no row of counts is so small that all its gamma variables could underflow."""
@@ -365,11 +369,30 @@ class TabularMDP(Family):
 
     # -- learning -----------------------------------------------------------------------------
 
-    def log_evidence(self, statistics: Statistics) -> Float[Array, "n L"]:
-        """Return log p(history | s); -inf where a component rules the history out."""
+    def posterior(
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
+    ) -> TabularPosterior:
         self.check_statistics(statistics)
+        kind = TabularPosterior if _program.core is None else CoreTabularPosterior
+        return kind(self, statistics, log_weights, allow_dormant=allow_dormant)
+
+    def log_evidence(self, statistics: Statistics) -> Float[Array, "n L"]:
+        """Return log p(history | s); -inf where a component rules the history out.
+
+        The history is ordered, so there are no multinomial coefficients. With prior counts a_y and
+        counts n_y of a row, and their sums a and n, it is the sum over rows of
+        ``sum_y ln [G(a_y + n_y) / G(a_y)] - ln [G(a + n) / G(a)]``.
+        """
+        self.check_statistics(statistics)
+        if _program.core is not None:
+            return core_evidence(self, statistics)
         out = np.zeros((len(statistics), self.n_components))
-        evidence(np.arange(len(statistics)), statistics.stored, self.loop_prior, out)
+        for prior, counts in zip(self.arrays_of_counts, statistics.stored, strict=True):
+            n = counts.sum(axis=-1)
+            for s, a in enumerate(prior):
+                known = np.where(a > 0, log_rising(np.where(a > 0, a, 1.0), counts), 0.0)
+                each = np.where((a == 0) & (counts > 0), -np.inf, known).sum(axis=-1)
+                out[:, s] += (each - log_rising(a.sum(axis=-1), n)).sum(axis=(1, 2))
         return out
 
     def collapse(self, weights: Float[Array, " L"]) -> TabularMDP:

@@ -9,7 +9,6 @@ import numpy as np
 from mixts._numbers import softmax
 from mixts._typing import Array, Float, Int
 from mixts.errors import StatisticsError, TrajectoryError
-from mixts.families._kernels.tabular import evidence, gather, normalise, observe
 from mixts.families.base import Posterior
 from mixts.families.bernoulli import LEAST_SHAPE
 
@@ -17,9 +16,28 @@ if TYPE_CHECKING:
     from mixts.families.tabular import TabularMDP, TabularStatistics
 
 
-_REFRESH = 4096
-"""Steps of a task after which its evidence is recomputed from the counts, so that rounding errors
-of single steps do not add up: 4096 steps lose about 1e-11."""
+def log_rising(a: Float[Array, "..."], n: Int[Array, "..."]) -> Float[Array, "..."]:
+    """Return ln Gamma(a + n) - ln Gamma(a) for a > 0 and whole n, without loss of digits.
+
+    Below a = 10 by ``ln Gamma(a + 1) = ln Gamma(a) + ln a``, else by Stirling's series, whose first
+    neglected term is below 2e-14; no two large numbers are subtracted.
+    """
+    shape = np.broadcast_shapes(np.shape(a), np.shape(n))
+    a, n = np.array(np.broadcast_to(a, shape)), np.array(np.broadcast_to(n, shape), float)
+    total = np.zeros(shape)
+    for _ in range(10):
+        small = (a < 10) & (n > 0)
+        total += np.log(np.where(small, a, 1.0))
+        a, n = a + small, n - small
+    end = a + n
+    total += (a - 0.5) * np.log1p(n / a) + n * (np.log(end) - 1)
+    return np.asarray(total + np.where(n > 0, _stirling_rest(end) - _stirling_rest(a), 0.0))
+
+
+def _stirling_rest(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Return ln Gamma(x) - (x - 1/2) ln x + x - ln(2 pi) / 2 for x >= 10."""
+    y = 1 / x**2
+    return (1 / 12 + y * (-1 / 360 + y * (1 / 1260 + y * (-1 / 1680 + y * (1 / 1188))))) / x
 
 
 def draw_parameters(
@@ -37,10 +55,14 @@ def draw_parameters(
 
 
 def _normalised(family: TabularMDP, weights: Float[Array, "m q"]) -> Float[Array, "m p"]:
+    """Turn positive weights into mean rewards and transition probabilities."""
     n_pairs = family.n_states * family.n_actions
-    out = np.empty((len(weights), n_pairs * (1 + family.n_states)))
-    normalise(weights, family.n_states, n_pairs, out)
-    return out
+    pairs = weights[:, : 2 * n_pairs].reshape(-1, n_pairs, 2)
+    rows = weights[:, 2 * n_pairs :].reshape(-1, n_pairs, family.n_states)
+    # Sums in order, as those of the compiled core.
+    rows = rows / rows.cumsum(axis=2)[..., -1:]
+    means = pairs[..., 0] / (pairs[..., 0] + pairs[..., 1])
+    return np.concatenate([means, rows.reshape(len(rows), -1)], axis=1)
 
 
 def _redraw_tiny(
@@ -112,19 +134,6 @@ def collapse_rows(counts: Float[Array, "L ..."], weights: Float[Array, " L"]) ->
     return np.asarray(mean * total)
 
 
-def _impossible(task: int, episode: int, step: int, observed: tuple[Array, ...]) -> TrajectoryError:
-    """Return the error for a step that no component of its task allows."""
-    states, actions, rewards, lengths = observed
-    seen = step + 1 < lengths[episode] + states.shape[1] - actions.shape[1]
-    led = f", which led to state {states[episode, step + 1]}" if seen else ""
-    return TrajectoryError(
-        f"impossible under every component that is left for task {task}: state "
-        f"{states[episode, step]}, action {actions[episode, step]}, reward "
-        f"{rewards[episode, step]:g}{led} (episode {episode}, step {step}); prior counts of zero "
-        "rule it out. Nothing was learned from this update"
-    )
-
-
 class TabularPosterior(Posterior):
     """Posteriors of MDPs: only the statistics and L numbers per task are stored."""
 
@@ -137,23 +146,11 @@ class TabularPosterior(Posterior):
         allow_dormant: bool,
     ) -> None:
         super().__init__(prior, statistics, log_weights, allow_dormant=allow_dormant)
-        # A writable copy: numba would compile the loops again for read-only arrays.
-        self._log_weights = np.array(log_weights)
-        self.relative_evidence = np.zeros((len(statistics), prior.n_components))
-        self._since_refresh = np.zeros(len(statistics), np.int64)
-        seen = np.flatnonzero(statistics.array("rewards").any(axis=(1, 2, 3)))
-        if len(seen):
-            self._recompute(seen)
-            self._refuse_impossible(seen)
-
-    def _recompute(self, tasks: Int[Array, " m"]) -> None:
-        evidence(tasks, self.statistics.stored, self.prior.loop_prior, self.relative_evidence)
-        self._since_refresh[tasks] = 0
-
-    def _refuse_impossible(self, tasks: Int[Array, " m"]) -> None:
-        reachable = self.relative_evidence[tasks][:, self._log_weights > -np.inf] > -np.inf
-        if not reachable.any(axis=1).all():
-            task = int(tasks[np.argmin(reachable.any(axis=1))])
+        self._log_weights = log_weights
+        self.relative_evidence = prior.log_evidence(statistics)
+        reachable = (self.relative_evidence + log_weights > -np.inf).any(axis=1)
+        if not reachable.all():
+            task = int(np.argmin(reachable))
             raise StatisticsError(
                 f"the observations of task {task} are impossible under every component of "
                 f"{self.prior!r}: prior counts of zero rule them out; make those counts positive, "
@@ -172,18 +169,36 @@ class TabularPosterior(Posterior):
         return observed
 
     def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
-        """Count episodes and update the evidence in one compiled pass, all or none."""
-        before = self.relative_evidence.take(tasks, axis=0)  # a third of the time of an index
-        episode, step = observe(
-            tasks, observed, self.statistics.stored, self.prior.loop_prior,
-            self._log_weights, self.relative_evidence, self._since_refresh,
-        )  # fmt: skip
-        if episode >= 0:
-            self.relative_evidence[tasks] = before
-            self.statistics.check_episodes(observed)
-            raise _impossible(int(tasks[episode]), episode, step, observed)
-        if step >= _REFRESH:
-            self._recompute(np.unique(tasks[self._since_refresh[tasks] >= _REFRESH]))
+        """Count episodes and compute the evidence of their tasks, all or none."""
+        known, index = np.unique(tasks, return_inverse=True)
+        part = self.statistics[known]
+        part.observe(index, observed)
+        evidence = self.prior.log_evidence(part)
+        if not (evidence + self._log_weights > -np.inf).any(axis=1).all():
+            raise self._refused(tasks, observed)
+        self.relative_evidence[known] = evidence
+        for array, new in zip(self.statistics.stored, part.stored, strict=True):
+            array[known] = new
+
+    def _refused(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> TrajectoryError:
+        """Return the error for the first step that no component of its task allows."""
+        states, actions, rewards, lengths = observed
+        possible = self.relative_evidence + self._log_weights > -np.inf
+        for i, task in enumerate(tasks.tolist()):
+            for j in range(lengths[i]):
+                x, a, reward = states[i, j], actions[i, j], rewards[i, j]
+                possible[task] &= self.prior.reward[:, x, a, 1 - int(reward)] > 0
+                led = ""
+                if j + 1 < lengths[i] + states.shape[1] - actions.shape[1]:
+                    possible[task] &= self.prior.transition[:, x, a, states[i, j + 1]] > 0
+                    led = f", which led to state {states[i, j + 1]}"
+                if not possible[task].any():
+                    return TrajectoryError(
+                        f"impossible under every component that is left for task {task}: state "
+                        f"{x}, action {a}, reward {reward:g}{led} (episode {i}, step {j}); prior "
+                        "counts of zero rule it out. Nothing was learned from this update"
+                    )
+        raise AssertionError("every step is possible")
 
     def log_evidence(self) -> Float[Array, "n L"]:
         """Return log p(history | s) of the ordered history: no multinomial coefficients."""
@@ -196,14 +211,10 @@ class TabularPosterior(Posterior):
         return draw_parameters(self.prior, rng, self._counts(tasks, latent))
 
     def _counts(self, tasks: Array, latent: Array) -> Float[Array, "m q"]:
-        """Return posterior counts of the drawn component of each task."""
-        n_pairs = self.prior.n_states * self.prior.n_actions
-        rewards, transitions = self.statistics.stored
-        rewards = rewards.reshape(len(rewards), 2 * n_pairs)
-        transitions = transitions.reshape(len(transitions), n_pairs * self.prior.n_states)
-        counts = np.empty((len(tasks), self.prior.flat_prior.shape[1]))
-        gather(tasks, latent, rewards, transitions, self.prior.flat_prior, counts)
-        return counts
+        """Return posterior counts of the drawn component of each task; zeros of the prior stay."""
+        before = self.prior.flat_prior[latent]
+        seen = [part[tasks].reshape(len(tasks), -1) for part in self.statistics.stored]
+        return np.where(before > 0, before + np.concatenate(seen, axis=1), 0.0)
 
     def _posterior_counts(self, tasks: Int[Array, " m"]) -> Float[Array, "k q"]:
         components = np.arange(self.prior.n_components)
@@ -247,4 +258,3 @@ class TabularPosterior(Posterior):
         """Append tasks without observations."""
         self.statistics = self.statistics.extend(n)
         self.relative_evidence = np.pad(self.relative_evidence, ((0, n), (0, 0)))
-        self._since_refresh = np.pad(self._since_refresh, (0, n))

@@ -21,9 +21,9 @@ from mixts.environments import (
     Offer,
     RiverSwim,
 )
-from mixts.environments._kernels import play_episodes
 from mixts.environments.bandit import ActionSource, BanditProblem
 from mixts.environments.base import Streams
+from mixts.environments.mdp import play_episodes
 from mixts.errors import ActionError, ParameterError
 from mixts.planning import MDP
 from mixts.prior import MixturePrior
@@ -266,16 +266,10 @@ class MDPEnv(TaskEnv):
         return self._state, reward
 
     def _play(self, initial: Float[Array, " X"], action: int, *luck: float) -> tuple[Array, float]:
-        """Play one step by the loop of simulations; return two states and a reward."""
-        mdps = self._mdps
-        policy = np.full((1, 1, mdps.n_states), action)
-        states, actions = np.empty((1, 2), np.int64), np.empty((1, 1), np.int64)
-        rewards = np.empty((1, 1))
-        play_episodes(
-            mdps.rows, initial, mdps.n_actions, policy, np.array([luck]),
-            states, actions, rewards,
-        )  # fmt: skip
-        return states[0], float(rewards[0, 0])
+        """Play one step as simulations do; return two states and a reward."""
+        policy = np.full((1, 1, self._mdps.n_states), action)
+        episode = play_episodes(self._mdps, initial, policy, np.array([luck]))
+        return episode.states[0], float(episode.rewards[0, 0])
 
     def _means(self) -> Float[Array, " A"]:
         return np.array(self._mdps.rewards[0, self._state])

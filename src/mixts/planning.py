@@ -9,15 +9,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from mixts import _checks
+from mixts import _checks, _program
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import MixtsError, ParameterError
-from mixts.planning._kernels import evaluate, induce
 
 __all__ = ["MDP", "Plan"]
-
-
-_NO_WORDS, _NO_VALUES = np.zeros(0, np.uint64), np.zeros((0, 0, 0))
 
 
 class Plan(NamedTuple):
@@ -93,8 +89,7 @@ class MDP:
         self._set(flat, shape, _checks.count(horizon, "horizon"), start)
 
     def _set(self, flat: Array, shape: tuple[int, ...], horizon: int, initial: Array) -> None:
-        # Never written to, but not read-only: numba would compile the loops again for such arrays.
-        self._flat = flat
+        self._flat = flat  # never written to
         self.n_states, self.n_actions = shape
         self.horizon = horizon
         self.initial: Float[Array, " X"] = initial
@@ -169,10 +164,10 @@ class MDP:
 
     @property
     def rows(self) -> Float[Array, "m p"]:
-        """Parameters with one axis for the batch, for compiled loops; do not write to them."""
+        """Contiguous parameters with one axis for the batch; do not write to them."""
         flat = self._flat
         rows = flat if flat.ndim == 2 else flat.reshape(math.prod(self.shape), flat.shape[-1])
-        return rows if rows.flags.carray else rows.copy()
+        return rows if rows.flags.c_contiguous else rows.copy()
 
     @property
     def rewards(self) -> Float[Array, "... X A"]:
@@ -227,10 +222,8 @@ class MDP:
         """
         if rng is not None and not isinstance(rng, np.random.Generator):
             raise ParameterError(f"rng must be a numpy.random.Generator or None, got {rng!r}")
-        n = math.prod(self.shape)
-        values = np.empty((n, self.horizon, self.n_states))
-        policy = self._induce(_NO_WORDS if rng is None else random_words(rng, n), values)
-        return Plan(policy, values.reshape(policy.shape))
+        words = None if rng is None else random_words(rng, math.prod(self.shape))
+        return self._plan(words)
 
     def best_policy(self, rng: np.random.Generator) -> Int[Array, "... h X"]:
         """Return the policy of :meth:`plan`, ties at random, without its values.
@@ -245,15 +238,30 @@ class MDP:
         array
             Action at every step in every state, (..., h, X).
         """
-        return self._induce(random_words(rng, math.prod(self.shape)), _NO_VALUES)
-
-    def _induce(self, words: Array, values: Array) -> Int[Array, "... h X"]:
-        """Return the best policies and write their values, unless ``values`` is empty."""
-        rows, n_states = self.rows, self.n_states
-        policy = np.empty((len(rows), self.horizon, n_states), np.int64)
-        room = np.empty((2 + n_states, n_states * self.n_actions))
-        induce(rows, self.n_actions, words, room, policy, values)
+        words = random_words(rng, math.prod(self.shape))
+        if _program.core is None:
+            return self._plan(words).policy
+        policy = np.empty((len(words), self.horizon, self.n_states), np.int64)
+        _program.core.plan_mdps(self.rows, self.n_actions, words, policy, None)
         return policy if self._flat.ndim == 2 else policy.reshape(*self.shape, *policy.shape[1:])
+
+    def _plan(self, words: Array | None) -> Plan:
+        """Return the best policies and their values; words choose among equal actions."""
+        if _program.core is None:
+            plan = induce(self._batch.rewards, self._batch.transitions, self.horizon, words)
+        else:
+            rows = self.rows
+            shape = (len(rows), self.horizon, self.n_states)
+            plan = Plan(np.empty(shape, np.int64), np.empty(shape))
+            _program.core.plan_mdps(rows, self.n_actions, words, *plan)
+        return Plan(*(part.reshape(*self.shape, *part.shape[1:]) for part in plan))
+
+    @property
+    def _batch(self) -> Self:
+        """The same MDPs with one axis for the batch."""
+        return self.of_parameters(
+            self.rows, self.n_states, self.n_actions, self.horizon, self.initial
+        )
 
     def evaluate(self, policy: ArrayLike) -> Float[Array, "... h X"]:
         """Return the exact value of a policy from every step and state.
@@ -290,10 +298,13 @@ class MDP:
         array
             Value from every step and state, with one axis for the batch, (k, h, X).
         """
+        if _program.core is None:
+            checked_policy(policies, self.horizon, self.n_states, self.n_actions)
+            return evaluate(self._batch.rewards, self._batch.transitions, policies)
         rows = self.rows
         n = max(len(rows), len(policies)) if len(rows) and len(policies) else 0
         values = np.empty((n, self.horizon, self.n_states))
-        if not evaluate(rows, self.n_actions, policies, values):
+        if n and not _program.core.evaluate_policies(rows, self.n_actions, policies, values):
             checked_policy(policies, self.horizon, self.n_states, self.n_actions)
         return values
 
@@ -312,6 +323,68 @@ class MDP:
         """
         values = self.evaluate(policy)[..., 0, :] @ self.initial
         return float(values) if values.ndim == 0 else values
+
+
+# -- the plain program ----------------------------------------------------------------------------
+
+
+def induce(
+    rewards: Float[Array, "m X A"],
+    transitions: Float[Array, "m X A X"],
+    horizon: int,
+    words: Array | None,
+) -> Plan:
+    """Plan by backward induction, ``V_i(x) = max_a R(x, a) + sum_y T(x, a, y) V_{i+1}(y)``.
+
+    Without ``words``, the first of equal actions is taken; else each MDP's word chooses.
+    """
+    n, n_states, _ = rewards.shape
+    policy = np.zeros((n, horizon, n_states), np.int64)
+    values = np.zeros((n, horizon + 1, n_states))
+    # By next state, so that sums add the states in order, as those of the compiled core.
+    by_next = np.moveaxis(transitions, -1, 0).copy()
+    for i in reversed(range(horizon)):
+        after = values[:, i + 1].T[:, :, None, None]
+        quality = rewards + (by_next * after).sum(axis=0)
+        values[:, i] = quality.max(axis=-1)
+        best = quality == values[:, i, :, None]
+        policy[:, i] = best.argmax(axis=-1) if words is None else _drawn(best, words, i)
+    return Plan(policy, values[:, :-1].copy())
+
+
+def _drawn(best: Array, words: Array, step: int) -> Int[Array, "m X"]:
+    """Return one of the best actions of each state: (m, X, A) says which are."""
+    # The word's own stream of splitmix64 has a word for each place, a step and a state.
+    places = (step * best.shape[1] + 1 + np.arange(best.shape[1])).astype(np.uint64)
+    word = words[:, None] + np.uint64(0x9E3779B97F4A7C15) * places
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    rank = (word ^ (word >> np.uint64(31))) % best.sum(axis=-1).astype(np.uint64)
+    return np.asarray((best.cumsum(axis=-1) > rank[..., None]).argmax(axis=-1))
+
+
+def evaluate(
+    rewards: Float[Array, "m X A"],
+    transitions: Float[Array, "m X A X"],
+    policies: Int[Array, "k h X"],
+) -> Float[Array, "n h X"]:
+    """Return the values of policies: ``V_i(x) = R(x, a) + sum_y T(x, a, y) V_{i+1}(y)``, a = pi_i(x).
+
+    One MDP or one policy may serve all.
+    """
+    n = max(len(rewards), len(policies)) if len(rewards) and len(policies) else 0
+    horizon, n_states = policies.shape[1:]
+    mdp, states = np.arange(n)[:, None] % max(len(rewards), 1), np.arange(n_states)
+    policies = np.broadcast_to(policies, (n, horizon, n_states)) if n else policies[:0]
+    values = np.zeros((n, horizon + 1, n_states))
+    for i in reversed(range(horizon)):
+        chosen = mdp, states, policies[:, i]
+        rest = np.einsum("nxy,ny->nx", transitions[chosen], values[:, i + 1])
+        values[:, i] = rewards[chosen] + rest
+    return values[:, :-1].copy()
+
+
+# -- checks ---------------------------------------------------------------------------------------
 
 
 def shaped_policy(

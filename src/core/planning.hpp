@@ -1,0 +1,103 @@
+// Finite-horizon MDPs: backward induction, and the values of policies.
+//
+// An MDP is one row of numbers: mean rewards R (X, A), then transition probabilities T (X, A, X).
+// A pair is a state and an action, numbered x A + a. A policy is (h, X), and so are its values.
+#pragma once
+#include <vector>
+
+#include "views.hpp"
+
+namespace mixts {
+
+struct MDPShape {
+    Index n_states, n_actions, horizon;
+
+    Index n_pairs() const { return n_states * n_actions; }
+    Index n_numbers() const { return n_pairs() * (1 + n_states); }
+};
+
+// splitmix64: every bit of the result depends on all bits of the word.
+inline std::uint64_t mixed(std::uint64_t word) {
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9u;
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EBu;
+    return word ^ (word >> 31);
+}
+
+// Memory to plan one MDP at a time.
+struct PlanningRoom {
+    std::vector<double> quality;      // Q (X A)
+    std::vector<double> value;        // V (X)
+    std::vector<double> transitions;  // T by next state, (X, X A): a step is X sums over all pairs
+
+    explicit PlanningRoom(const MDPShape &shape)
+        : quality(shape.n_pairs()), value(shape.n_states), transitions(shape.n_states * shape.n_pairs()) {}
+};
+
+// Return the best of the actions with these qualities (A,). Of several, take the first without a
+// word, else the one that the random word picks.
+inline Index best_action(const double *quality, Index n_actions, const std::uint64_t *word, Index place) {
+    Index best = 0, n_best = 1;
+    for (Index a = 1; a < n_actions; ++a) {
+        if (quality[a] > quality[best]) {
+            best = a;
+            n_best = 1;
+        } else if (quality[a] == quality[best]) {
+            ++n_best;
+        }
+    }
+    if (n_best == 1 || word == nullptr) return best;
+    const double top = quality[best];
+    // The word's own stream of splitmix64 has a word for each place, a step and a state.
+    auto left = mixed(*word + 0x9E3779B97F4A7C15u * static_cast<std::uint64_t>(place + 1)) %
+                static_cast<std::uint64_t>(n_best);
+    for (Index a = best; a < n_actions; ++a)
+        if (quality[a] == top && left-- == 0) return a;
+    return best;
+}
+
+// Plan one MDP: V_i(x) = max_a Q_i(x, a), Q_i(x, a) = R(x, a) + sum_y T(x, a, y) V_{i+1}(y).
+// `values` may be null.
+inline void plan(const MDPShape &shape, const double *mdp, const std::uint64_t *word, PlanningRoom &room,
+                 Index *policy, double *values) {
+    const Index n_states = shape.n_states, n_actions = shape.n_actions, n_pairs = shape.n_pairs();
+    double *quality = room.quality.data(), *value = room.value.data(), *next = room.transitions.data();
+    const double *rows = mdp + n_pairs;
+    for (Index pair = 0; pair < n_pairs; ++pair)
+        for (Index y = 0; y < n_states; ++y) next[y * n_pairs + pair] = rows[pair * n_states + y];
+    for (Index x = 0; x < n_states; ++x) value[x] = 0.0;
+    for (Index i = shape.horizon - 1; i >= 0; --i) {
+        for (Index pair = 0; pair < n_pairs; ++pair) quality[pair] = next[pair] * value[0];
+        for (Index y = 1; y < n_states; ++y) {
+            const double *column = next + y * n_pairs, there = value[y];
+            for (Index pair = 0; pair < n_pairs; ++pair) quality[pair] += column[pair] * there;
+        }
+        for (Index pair = 0; pair < n_pairs; ++pair) quality[pair] += mdp[pair];
+        for (Index x = 0; x < n_states; ++x) {
+            const Index place = i * n_states + x;
+            const Index a = best_action(quality + x * n_actions, n_actions, word, place);
+            policy[place] = a;
+            value[x] = quality[x * n_actions + a];
+            if (values != nullptr) values[place] = value[x];
+        }
+    }
+}
+
+// Write the values (h, X) of a policy: V_i(x) = R(x, a) + sum_y T(x, a, y) V_{i+1}(y), a = pi_i(x).
+// Return false if the policy has an action that does not exist.
+inline bool evaluate(const MDPShape &shape, const double *mdp, const Index *policy, double *values) {
+    const Index n_states = shape.n_states, n_pairs = shape.n_pairs();
+    for (Index i = shape.horizon - 1; i >= 0; --i) {
+        const double *after = i + 1 < shape.horizon ? values + (i + 1) * n_states : nullptr;
+        for (Index x = 0; x < n_states; ++x) {
+            const Index a = policy[i * n_states + x];
+            if (a < 0 || a >= shape.n_actions) return false;
+            const Index pair = x * shape.n_actions + a;
+            double value = mdp[pair];
+            if (after != nullptr) value += dot(mdp + n_pairs + pair * n_states, after, n_states);
+            values[i * n_states + x] = value;
+        }
+    }
+    return true;
+}
+
+}  // namespace mixts
