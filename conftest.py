@@ -26,6 +26,9 @@ from tests import shape_checks
 
 shape_checks.install()
 
+# The fixture `program` runs a test with the compiled core and with the plain program.
+pytest_plugins = ["tests.programs"]
+
 # What collection makes is kept, so a search for garbage in it is in vain: a quarter of its time.
 gc.disable()
 

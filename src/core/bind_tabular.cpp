@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "binding.hpp"
+#include "choice.hpp"
 #include "episodes.hpp"
 #include "generator.hpp"
 #include "tabular.hpp"
@@ -45,7 +46,7 @@ public:
         : rewards_(rewards), transitions_(transitions), prior_(prior), log_weights_(log_weights),
           evidence_(evidence), n_since_(n_since),
           state_(checked_prior(horizon), {rows_of(rewards_), rows_of(transitions_)}, view(evidence_), view(n_since_)),
-          room_(state_.prior.shape), weights_(prior.shape(1)) {}
+          room_(state_.prior.shape), weights_(prior.shape(1)), latent_weights_(prior.shape(0)) {}
 
     void refresh(Array<const Index, 1> tasks) {
         check_tasks(view(tasks));
@@ -54,20 +55,23 @@ public:
 
     bool observe(Array<const Index, 1> tasks, EpisodeArray<const Index> states, EpisodeArray<const Index> actions,
                  EpisodeArray<const double> rewards, std::optional<Array<const Index, 1>> lengths) {
-        const Episodes episodes{episode_view("states", states), episode_view("actions", actions),
-                                episode_view("rewards", rewards), lengths ? lengths->data() : nullptr};
-        const Index m = episodes.actions.n, h = episodes.actions.m;
-        check_size("tasks", static_cast<Index>(tasks.shape(0)), m);
+        Episodes episodes = checked_episodes(states, actions, rewards);
+        check_size("tasks", static_cast<Index>(tasks.shape(0)), episodes.actions.n);
         check_tasks(view(tasks));
-        check_size("states", episodes.states.n, m);
-        check_size("rewards", episodes.rewards.n, m);
-        check_size("rewards", episodes.rewards.m, h);
-        if (episodes.states.m != h + 1) check_size("states", episodes.states.m, h);
         if (lengths) {
-            check_size("lengths", static_cast<Index>(lengths->shape(0)), m);
-            check_indices("lengths", view(*lengths), h + 1);
+            check_size("lengths", static_cast<Index>(lengths->shape(0)), episodes.actions.n);
+            check_indices("lengths", view(*lengths), episodes.actions.m + 1);
+            episodes.lengths = lengths->data();
         }
         return state_.observe(tasks.data(), episodes);
+    }
+
+    // Learn from whole episodes of the first task.
+    bool update_one(EpisodeArray<const Index> states, EpisodeArray<const Index> actions,
+                    EpisodeArray<const double> rewards) {
+        const Episodes episodes = checked_episodes(states, actions, rewards);
+        check_index("task", 0, state_.evidence.n);
+        return episodes.actions.m == state_.prior.shape.horizon && state_.observe(nullptr, episodes);
     }
 
     void posterior_counts(Array<const Index, 1> tasks, Array<const Index, 1> latent, Array<double, 2> out) {
@@ -98,13 +102,27 @@ public:
         const Index n_numbers = shape.n_numbers();
         mdps_.resize(which.n * n_numbers);
         // In this order, which is that of the plain program: all components, all MDPs, all words.
-        for (Index i = 0; i < which.n; ++i)
-            latent.data()[i] = state_.draw_latent(which[i], bits->next_double(bits->state));
+        for (Index i = 0; i < which.n; ++i) latent.data()[i] = draw_latent(bits, which[i]);
         for (Index i = 0; i < which.n; ++i) draw(bits, which[i], latent.data()[i], mdps_.data() + i * n_numbers);
         for (Index i = 0; i < which.n; ++i) {
             const auto word = std::bit_cast<std::uint64_t>(bits->next_double(bits->state));
             plan(shape, mdps_.data() + i * n_numbers, &word, room_, view(policy)[i].data, nullptr);
         }
+    }
+
+    // Do the same for the first task, whose policy is (h, X); return the component.
+    Index act_one(const nb::object &generator, Array<Index, 2> policy) {
+        const MDPShape &shape = state_.prior.shape;
+        check_index("task", 0, state_.evidence.n);
+        check_size("policy", static_cast<Index>(policy.shape(0)), shape.horizon);
+        check_size("policy", static_cast<Index>(policy.shape(1)), shape.n_states);
+        bitgen_t *bits = bit_generator(generator);
+        if (mdps_.empty()) mdps_.resize(shape.n_numbers());
+        const Index s = draw_latent(bits, 0);
+        draw(bits, 0, s, mdps_.data());
+        const auto word = std::bit_cast<std::uint64_t>(bits->next_double(bits->state));
+        plan(shape, mdps_.data(), &word, room_, policy.data(), nullptr);
+        return s;
     }
 
 private:
@@ -115,7 +133,7 @@ private:
     Array<Index, 1> n_since_;
     TabularState state_;
     PlanningRoom room_;
-    std::vector<double> weights_, mdps_;
+    std::vector<double> weights_, latent_weights_, mdps_;
 
     TabularPrior checked_prior(Index horizon) const {
         const Index n = static_cast<Index>(rewards_.shape(0)), n_components = static_cast<Index>(prior_.shape(0));
@@ -155,6 +173,23 @@ private:
         check_size("policy", policy.n, n);
         check_size("policy", policy.m, state_.prior.shape.horizon);
         check_size("policy", policy.k, state_.prior.shape.n_states);
+    }
+
+    Episodes checked_episodes(const EpisodeArray<const Index> &states, const EpisodeArray<const Index> &actions,
+                              const EpisodeArray<const double> &rewards) const {
+        const Episodes episodes{episode_view("states", states), episode_view("actions", actions),
+                                episode_view("rewards", rewards), nullptr};
+        const Index m = episodes.actions.n, h = episodes.actions.m;
+        check_size("states", episodes.states.n, m);
+        if (episodes.states.m != h + 1) check_size("states", episodes.states.m, h);
+        check_size("rewards", episodes.rewards.n, m);
+        check_size("rewards", episodes.rewards.m, h);
+        return episodes;
+    }
+
+    Index draw_latent(bitgen_t *bits, Index task) {
+        const double uniform = bits->next_double(bits->state);
+        return pick_latent(state_.prior.log_weights, state_.evidence.row(task).data, uniform, latent_weights_.data());
     }
 
     // Draw an MDP by gamma variables of the posterior counts.
@@ -247,7 +282,11 @@ void bind_tabular(nb::module_ &m) {
         .def("sample", &TabularTasks::sample, arg("generator"), arg("tasks").noconvert(),
              arg("latent").noconvert(), arg("out").noconvert(), "Draw an MDP for each pair of a task and a component.")
         .def("act", &TabularTasks::act, arg("generator"), arg("tasks").noconvert(), arg("latent").noconvert(),
-             arg("policy").noconvert(), "Draw a component and an MDP for each task, and plan the MDP.");
+             arg("policy").noconvert(), "Draw a component and an MDP for each task, and plan the MDP.")
+        .def("act_one", &TabularTasks::act_one, arg("generator"), arg("policy").noconvert(),
+             "Act for the first task, and return the component drawn.")
+        .def("update_one", &TabularTasks::update_one, arg("states").noconvert(), arg("actions").noconvert(),
+             arg("rewards").noconvert(), "Learn from whole episodes of the first task; false if they are refused.");
     m.def("plan_mdps", &plan_all, arg("mdps").noconvert(), arg("n_actions"), arg("words").noconvert().none(),
           arg("policy").noconvert(), arg("values").noconvert().none(), "Write the best policies of MDPs.");
     m.def("evaluate_policies", &evaluate_all, arg("mdps").noconvert(), arg("n_actions"), arg("policy").noconvert(),

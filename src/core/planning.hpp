@@ -85,17 +85,21 @@ inline void plan(const MDPShape &shape, const double *mdp, const std::uint64_t *
 // Write the values (h, X) of a policy: V_i(x) = R(x, a) + sum_y T(x, a, y) V_{i+1}(y), a = pi_i(x).
 // Return false if the policy has an action that does not exist.
 inline bool evaluate(const MDPShape &shape, const double *mdp, const Index *policy, double *values) {
-    const Index n_states = shape.n_states, n_pairs = shape.n_pairs();
+    const Index n_states = shape.n_states, n_actions = shape.n_actions;
+    const double *rows = mdp + shape.n_pairs();
+    for (Index i = 0; i < shape.horizon * n_states; ++i)
+        if (policy[i] < 0 || policy[i] >= n_actions) return false;
     for (Index i = shape.horizon - 1; i >= 0; --i) {
-        const double *after = i + 1 < shape.horizon ? values + (i + 1) * n_states : nullptr;
-        for (Index x = 0; x < n_states; ++x) {
-            const Index a = policy[i * n_states + x];
-            if (a < 0 || a >= shape.n_actions) return false;
-            const Index pair = x * shape.n_actions + a;
-            double value = mdp[pair];
-            if (after != nullptr) value += dot(mdp + n_pairs + pair * n_states, after, n_states);
-            values[i * n_states + x] = value;
+        const Index *chosen = policy + i * n_states;
+        double *value = values + i * n_states;
+        for (Index x = 0; x < n_states; ++x) value[x] = 0.0;
+        // The sums of all states side by side: each is in the order of the next states.
+        for (Index y = 0; y < n_states && i + 1 < shape.horizon; ++y) {
+            const double there = value[n_states + y];
+            for (Index x = 0; x < n_states; ++x)
+                value[x] += rows[(x * n_actions + chosen[x]) * n_states + y] * there;
         }
+        for (Index x = 0; x < n_states; ++x) value[x] += mdp[x * n_actions + chosen[x]];
     }
     return true;
 }

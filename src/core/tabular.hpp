@@ -116,13 +116,14 @@ struct TabularState {
         n_since[task] = 0;
     }
 
-    // Learn from episodes of these tasks (m,), all or none. Return false, with nothing changed, for
-    // a number out of range or a step that no component of its task allows.
+    // Learn from episodes of these tasks (m,), all or none; null: all of task 0. Return false, with
+    // nothing changed, for a number out of range or a step that no component of its task allows.
     bool observe(const Index *tasks, const Episodes &episodes) {
+        const auto task_of = [tasks](Index i) { return tasks == nullptr ? 0 : tasks[i]; };
         refused.clear();
         refused_at.clear();
         for (Index i = 0; i < episodes.actions.n; ++i) {
-            if (!possible(tasks[i], episodes, i)) {
+            if (!possible(task_of(i), episodes, i)) {
                 while (!refused.empty()) {
                     *refused_at.back() = refused.back();
                     refused.pop_back();
@@ -131,7 +132,7 @@ struct TabularState {
                 return false;
             }
         }
-        for (Index i = 0; i < episodes.actions.n; ++i) learn(tasks[i], episodes, i);
+        for (Index i = 0; i < episodes.actions.n; ++i) learn(task_of(i), episodes, i);
         return true;
     }
 
@@ -187,31 +188,6 @@ struct TabularState {
         }
         n_since[task] += episodes.length(i);
         if (n_since[task] >= REFRESH) refresh(task);
-    }
-
-    // Draw S ~ P_t of a task by inversion of its normalised weights.
-    Index draw_latent(Index task, double uniform) const {
-        // A component so many nats below the leading one adds less to the sum than rounding.
-        constexpr double FAR = 40.0;
-        const Index n = prior.n_components();
-        if (n == 1) return 0;
-        double lead = -INF, total = 0.0, rest = INF;
-        for (Index s = 0; s < n; ++s) lead = std::fmax(lead, prior.log_weights[s] + evidence(task, s));
-        Index picked = 0;
-        // Twice: the sum of all weights, and then the partial sums.
-        for (int round = 0; round < 2; ++round) {
-            for (Index s = 0; s < n; ++s) {
-                const double log_weight = prior.log_weights[s] + evidence(task, s) - lead;
-                if (!(log_weight > -FAR)) continue;
-                picked = s;  // rounding may leave a positive rest: then the last possible state
-                const double weight = std::exp(log_weight);
-                total += weight;
-                rest -= weight;
-                if (rest < 0.0) break;
-            }
-            rest = uniform * total;
-        }
-        return picked;
     }
 
     // Write the posterior counts of a task under a component; a prior count of zero stays zero.

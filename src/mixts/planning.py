@@ -368,9 +368,10 @@ def evaluate(
     transitions: Float[Array, "m X A X"],
     policies: Int[Array, "k h X"],
 ) -> Float[Array, "n h X"]:
-    """Return the values of policies: ``V_i(x) = R(x, a) + sum_y T(x, a, y) V_{i+1}(y)``, a = pi_i(x).
+    """Return the values of policies, ``V_i(x) = R(x, a) + sum_y T(x, a, y) V_{i+1}(y)``.
 
-    One MDP or one policy may serve all.
+    Here a = pi_i(x). One MDP or one policy may serve all. Sums add the states in order, as those of
+    the compiled core.
     """
     n = max(len(rewards), len(policies)) if len(rewards) and len(policies) else 0
     horizon, n_states = policies.shape[1:]
@@ -379,8 +380,8 @@ def evaluate(
     values = np.zeros((n, horizon + 1, n_states))
     for i in reversed(range(horizon)):
         chosen = mdp, states, policies[:, i]
-        rest = np.einsum("nxy,ny->nx", transitions[chosen], values[:, i + 1])
-        values[:, i] = rewards[chosen] + rest
+        rest = transitions[chosen] * values[:, i + 1, None]
+        values[:, i] = rewards[chosen] + rest.cumsum(axis=-1)[..., -1]
     return values[:, :-1].copy()
 
 

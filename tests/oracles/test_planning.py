@@ -12,6 +12,8 @@ import mixts
 from mixts import errors
 from tests.oracles.tabular_references import ExactMDP, linear_program
 
+pytestmark = pytest.mark.usefixtures("program")
+
 ROUNDING = 1e-13
 """A value is at most h <= 20 here, and is h sums of X <= 8 products: some 1e-15 of it is lost."""
 

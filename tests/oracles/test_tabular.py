@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import mixts
+from mixts import _program, _random
 from tests.oracles.agreement import DIFFERENCE, EVIDENCE, difference_error, evidence_error
 from tests.oracles.references import exact
 from tests.oracles.tabular_references import (
@@ -22,6 +23,9 @@ from tests.oracles.tabular_references import (
     steps_of,
     tabular_reference,
 )
+from tests.programs import CORE
+
+pytestmark = pytest.mark.usefixtures("program")
 
 STRENGTHS = (1e-8, 1e-3, 1.0, 30.0, 1e6)
 
@@ -243,6 +247,40 @@ def test_twelve_thousand_steps(road: str, strength: float) -> None:
 @pytest.mark.parametrize("strength", [1e-8, 30.0, 1e6])
 def test_a_hundred_thousand_steps(road: str, strength: float) -> None:
     assert_long_evidence_agrees(long_problem(strength, 5000), road)
+
+
+# -- both programs ---------------------------------------------------------------------------------
+
+
+def played(strength: float, n_tasks: int | None) -> tuple[Any, ...]:
+    """Play some episodes; return policies, components, trajectories and log evidence."""
+    river = mixts.RiverSwim(5, horizon=6, strength=strength)
+    problem = river.start(partial(_random.stream, 3), n_tasks or 1)
+    agent = mixts.MixTS(river.prior, n_tasks, seed=4)
+    seen = []
+    for _ in range(12):
+        policy = agent.act()
+        episode = problem.play(policy).feedback[0]
+        agent.update(episode)
+        seen.append((policy, agent.last_latent, episode.states, episode.rewards))
+    return (*zip(*seen, strict=True), agent.belief.log_evidence, agent.belief.mean)
+
+
+@pytest.mark.skipif(CORE is None, reason="the compiled core is not installed")
+@pytest.mark.parametrize("n_tasks", [None, 1, 7])
+@pytest.mark.parametrize("strength", [30.0, 1e-3])
+def test_both_programs_make_the_same_decisions(
+    strength: float, n_tasks: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Draws, plans and episodes have the same bits; a tiny strength draws by logarithms."""
+    found = []
+    for core in (CORE, None):
+        monkeypatch.setattr(_program, "core", core)
+        found.append(played(strength, n_tasks))
+    for ours, theirs in zip(found[0][:4], found[1][:4], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for ours, theirs in zip(found[0][4:], found[1][4:], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
 # -- collapse --------------------------------------------------------------------------------------

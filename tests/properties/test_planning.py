@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 import mixts
 
+pytestmark = pytest.mark.usefixtures("program")
+
 Arguments = tuple[Any, Any, int, Any]
 
 

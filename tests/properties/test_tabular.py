@@ -17,6 +17,8 @@ from mixts.families import TabularStatistics
 from tests.properties.agreement import assert_same
 from tests.properties.strategies import batches
 
+pytestmark = pytest.mark.usefixtures("program")
+
 
 @dataclass(frozen=True)
 class Problem:

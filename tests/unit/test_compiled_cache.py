@@ -36,7 +36,6 @@ def test_the_folder_follows_every_file(tmp_path: Path, monkeypatch: pytest.Monke
     for name in (
         "families/_kernels/roots.py",
         "families/_kernels/slots.py",
-        "planning/_kernels.py",
         "_compiled.py",
         "_inner_functions.py",
     ):

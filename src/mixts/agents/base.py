@@ -153,8 +153,8 @@ class Agent(ABC):
             and top is None
         ):
             quick = self._quick_belief.quick
-            chosen: int = -1 if quick is None else quick.act_one(self._rng, actions)
-            if chosen >= 0:
+            chosen = -1 if quick is None else quick.act_one(self._rng, actions)
+            if type(chosen) is not int or chosen >= 0:  # an action, or a policy
                 self.last_latent = quick.last_latent
                 return chosen
         offer = self.offer(

@@ -633,11 +633,11 @@ class Posterior(ABC):
         It works on the arrays that the posterior has now: a posterior whose statistics are replaced
         makes a new one. It has
 
-        - ``act_one(rng, actions) -> int``, which draws a latent state and returns the best action;
-          -1 where the general path must decide, or refuse the actions;
+        - ``act_one(rng, actions)``, which draws a latent state and returns the best action or
+          policy; -1 where the general path must decide, or refuse the actions;
         - ``last_latent``, the state that ``act_one`` drew;
-        - ``update_one(action, outcome) -> bool``, which learns one reward; False, and nothing
-          learned, where the general path must learn or refuse it.
+        - ``update_one(action, outcome) -> bool``, which learns one reward or trajectory; False,
+          and nothing learned, where the general path must learn or refuse it.
 
         ``rng`` is a numpy ``Generator``; the other arguments are whatever the user gave.
         """

@@ -9,6 +9,7 @@ import numpy as np
 from mixts import _program
 from mixts._typing import Array, Bool, Float, Int
 from mixts.families.tabular_posterior import TabularPosterior
+from mixts.families.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from mixts.families.statistics import Statistics
@@ -30,13 +31,21 @@ def core_evidence(family: TabularMDP, statistics: Statistics) -> Float[Array, "n
 class CoreTabularPosterior(TabularPosterior):
     """Posteriors whose counts and evidence the core updates step by step, in numpy's arrays."""
 
+    last_latent = -1
+    """Component that ``act_one`` drew."""
     _tasks: Any = None
     """The core's view of the statistics and the evidence; None: not made since they changed."""
 
-    def __init__(self, prior: Any, statistics: Any, log_weights: Any, *, allow_dormant: bool) -> None:
+    def __init__(
+        self, prior: Any, statistics: Any, log_weights: Any, *, allow_dormant: bool
+    ) -> None:
         super().__init__(prior, statistics, log_weights, allow_dormant=allow_dormant)
         self._n_since = np.zeros(len(statistics), np.int64)
         """Steps of each task since its evidence was computed from its counts."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the core's object out: it is made again when it is needed."""
+        return {**self.__dict__, "_tasks": None}
 
     @property
     def statistics(self) -> TabularStatistics:
@@ -61,10 +70,33 @@ class CoreTabularPosterior(TabularPosterior):
             self.statistics.check_episodes(observed)
             raise self._refused(tasks, observed)
 
+    # -- one task, see ``Posterior.quick``
+
+    def quick(self) -> Any:
+        """Return this: its own methods are as quick."""
+        return self
+
+    def act_one(self, rng: np.random.Generator, actions: Any) -> Any:
+        """Return the policy of one draw; -1 where the general path must decide."""
+        if actions is not None or not self.prior.never_underflows:
+            return -1
+        policy = np.empty((self.prior.horizon, self.prior.n_states), np.int64)
+        self.last_latent = (self._tasks or self._core()).act_one(rng, policy)
+        return policy
+
+    def update_one(self, actions: Any, outcomes: Any) -> bool:
+        """Learn from whole episodes; return false where the general path must learn or refuse."""
+        if type(actions) is not Trajectory or outcomes is not None or actions.lengths is not None:
+            return False
+        tasks = self._tasks or self._core()
+        return bool(tasks.update_one(actions.states, actions.actions, actions.rewards))
+
+    # -- many tasks
+
     def sample(
         self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
     ) -> Float[Array, "m p"]:
-        """Draw MDPs given the one component of each task  [paper: Sec. 5.2]."""
+        """Draw MDPs given the one component of each task."""
         if not self.prior.never_underflows:
             return super().sample(rng, tasks, latent)
         shape = self.prior.n_states, self.prior.n_actions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,30 +15,6 @@ from mixts.families.bernoulli import LEAST_SHAPE
 
 if TYPE_CHECKING:
     from mixts.families.tabular import TabularMDP, TabularStatistics
-
-
-def log_rising(a: Float[Array, "..."], n: Int[Array, "..."]) -> Float[Array, "..."]:
-    """Return ln Gamma(a + n) - ln Gamma(a) for a > 0 and whole n, without loss of digits.
-
-    Below a = 10 by ``ln Gamma(a + 1) = ln Gamma(a) + ln a``, else by Stirling's series, whose first
-    neglected term is below 2e-14; no two large numbers are subtracted.
-    """
-    shape = np.broadcast_shapes(np.shape(a), np.shape(n))
-    a, n = np.array(np.broadcast_to(a, shape)), np.array(np.broadcast_to(n, shape), float)
-    total = np.zeros(shape)
-    for _ in range(10):
-        small = (a < 10) & (n > 0)
-        total += np.log(np.where(small, a, 1.0))
-        a, n = a + small, n - small
-    end = a + n
-    total += (a - 0.5) * np.log1p(n / a) + n * (np.log(end) - 1)
-    return np.asarray(total + np.where(n > 0, _stirling_rest(end) - _stirling_rest(a), 0.0))
-
-
-def _stirling_rest(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Return ln Gamma(x) - (x - 1/2) ln x + x - ln(2 pi) / 2 for x >= 10."""
-    y = 1 / x**2
-    return (1 / 12 + y * (-1 / 360 + y * (1 / 1260 + y * (-1 / 1680 + y * (1 / 1188))))) / x
 
 
 def draw_parameters(
@@ -57,12 +34,13 @@ def draw_parameters(
 def _normalised(family: TabularMDP, weights: Float[Array, "m q"]) -> Float[Array, "m p"]:
     """Turn positive weights into mean rewards and transition probabilities."""
     n_pairs = family.n_states * family.n_actions
-    pairs = weights[:, : 2 * n_pairs].reshape(-1, n_pairs, 2)
-    rows = weights[:, 2 * n_pairs :].reshape(-1, n_pairs, family.n_states)
+    n, size = len(weights), n_pairs * family.n_states
+    pairs = weights[:, : 2 * n_pairs].reshape(n, n_pairs, 2)
+    rows = weights[:, 2 * n_pairs :].reshape(n, n_pairs, family.n_states)
     # Sums in order, as those of the compiled core.
     rows = rows / rows.cumsum(axis=2)[..., -1:]
     means = pairs[..., 0] / (pairs[..., 0] + pairs[..., 1])
-    return np.concatenate([means, rows.reshape(len(rows), -1)], axis=1)
+    return np.concatenate([means, rows.reshape(n, size)], axis=1)
 
 
 def _redraw_tiny(
@@ -213,8 +191,11 @@ class TabularPosterior(Posterior):
     def _counts(self, tasks: Array, latent: Array) -> Float[Array, "m q"]:
         """Return posterior counts of the drawn component of each task; zeros of the prior stay."""
         before = self.prior.flat_prior[latent]
-        seen = [part[tasks].reshape(len(tasks), -1) for part in self.statistics.stored]
-        return np.where(before > 0, before + np.concatenate(seen, axis=1), 0.0)
+        rewards, transitions = (
+            part.reshape(len(part), math.prod(part.shape[1:])) for part in self.statistics.stored
+        )
+        seen = np.concatenate([rewards[tasks], transitions[tasks]], axis=1)
+        return np.where(before > 0, before + seen, 0.0)
 
     def _posterior_counts(self, tasks: Int[Array, " m"]) -> Float[Array, "k q"]:
         components = np.arange(self.prior.n_components)

@@ -12,8 +12,10 @@ import pytest
 
 import mixts
 from mixts import _random
-from mixts.environments._kernels import play_episodes
+from mixts.environments.mdp import play_episodes
 from tests.unit.simulation.simulated_agents import prior as bandit_prior
+
+pytestmark = pytest.mark.usefixtures("program")
 
 N_STATES, N_ACTIONS, HORIZON = 4, 3, 6
 
@@ -148,14 +150,12 @@ def test_rounding_never_leads_where_nothing_leads() -> None:
     row = np.r_[np.full(10, 0.1), 0.0, 0.0]
     assert np.cumsum(row)[-1] < 1
     highest = np.nextafter(1.0, 0.0)
-    parameters = np.r_[np.zeros(n_states), np.tile(row, n_states)][None]
-    states, actions, rewards = np.empty((1, 3), int), np.empty((1, 2), int), np.empty((1, 2))
-    play_episodes(
-        parameters, row, 1, np.zeros((1, 2, n_states), int), np.full((1, 5), highest),
-        states, actions, rewards,
-    )  # fmt: skip
-    assert states.tolist() == [[9, 9, 9]]
-    assert rewards.tolist() == [[0.0, 0.0]]
+    rows = np.tile(row, (1, n_states, 1, 1)).reshape(1, n_states, 1, n_states)
+    mdps = mixts.MDP(np.zeros((1, n_states, 1)), rows, 2, row)
+    policy, uniform = np.zeros((1, 2, n_states), int), np.full((1, 5), highest)
+    episode = play_episodes(mdps, mdps.initial, policy, uniform)
+    assert episode.states.tolist() == [[9, 9, 9]]
+    assert episode.rewards.tolist() == [[0.0, 0.0]]
 
 
 def test_agents_get_the_same_random_numbers() -> None:
@@ -281,6 +281,7 @@ def simulated(executor: Any = 1, n_runs: int = 40, **how: Any) -> mixts.Results:
 
 @pytest.fixture(scope="module")
 def everybody() -> mixts.Results:
+    """Results of one program for the tests of both, which give the same bits."""
     return simulated()
 
 

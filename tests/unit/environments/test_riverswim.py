@@ -9,6 +9,8 @@ import pytest
 
 import mixts
 
+pytestmark = pytest.mark.usefixtures("program")
+
 LEFT, RIGHT = 0, 1
 
 # The figure: five states x1 to x5, the current to the left. Dashed arrows are "left", sure to

@@ -10,6 +10,8 @@ import pytest
 import mixts
 from mixts import errors
 
+pytestmark = pytest.mark.usefixtures("program")
+
 
 def sure(weights: Any = None) -> mixts.MixturePrior:
     """Three components; state 2 is never followed by 0, and action 1 there is never rewarded.

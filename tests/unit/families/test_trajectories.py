@@ -10,6 +10,8 @@ import pytest
 import mixts
 from mixts import errors
 
+pytestmark = pytest.mark.usefixtures("program")
+
 STATES = np.array([[0, 1, 2, 1], [2, 2, 0, 0], [1, 1, 1, 1]])
 ACTIONS = np.array([[0, 1, 1], [1, 0, 0], [0, 0, 0]])
 REWARDS = np.array([[0.0, 1.0, 1.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])

@@ -12,6 +12,8 @@ import pytest
 import mixts
 from mixts import errors
 
+pytestmark = pytest.mark.usefixtures("program")
+
 REWARDS = np.array([[0.1, 0.9], [0.5, 0.0], [1.0, 0.25]])
 ROWS = np.array(
     [

@@ -21,6 +21,8 @@ from mixts.families.tabular import TabularMDP
 from mixts.prior import MixturePrior
 from tests.unit.simulation.simulated_agents import ACTIONS, N_ARMS, changing, prior
 
+pytestmark = pytest.mark.usefixtures("program")
+
 N_ROUNDS = 7
 
 
