@@ -5,6 +5,7 @@
 // rewards (X, A, 2), ones first, then transitions (X, A, X). A prior count of zero makes the outcome
 // impossible under that component.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -37,7 +38,8 @@ struct Episodes {
     Matrix<const double> rewards;
     const Index *lengths;
 
-    Index length(Index i) const { return lengths == nullptr ? actions.m : lengths[i]; }
+    // Within the arrays even if they share memory with the counts, which change.
+    Index length(Index i) const { return lengths == nullptr ? actions.m : std::clamp<Index>(lengths[i], 0, actions.m); }
 };
 
 // One step of an episode. The history holds the transition after the last step only if its next
@@ -47,16 +49,22 @@ struct Step {
     bool moved;
 };
 
-// Read step j of episode i; return whether its numbers are in range.
+// Read step j of episode i; return false if one of its numbers is out of range.
 inline bool read_step(const MDPShape &shape, const Episodes &episodes, Index i, Index j, Step &step) {
     const Index x = episodes.states(i, j), a = episodes.actions(i, j);
     const double reward = episodes.rewards(i, j);
     step.moved = j + 1 < episodes.length(i) + episodes.states.m - episodes.actions.m;
     step.next = step.moved ? episodes.states(i, j + 1) : 0;
+    if (x < 0 || x >= shape.n_states || a < 0 || a >= shape.n_actions) return false;
+    if (step.next < 0 || step.next >= shape.n_states || (reward != 1.0 && reward != 0.0)) return false;
     step.pair = x * shape.n_actions + a;
     step.outcome = reward == 1.0 ? 0 : 1;
-    return 0 <= x && x < shape.n_states && 0 <= a && a < shape.n_actions && 0 <= step.next &&
-           step.next < shape.n_states && (reward == 1.0 || reward == 0.0);
+    return true;
+}
+
+// Add to a count that may be any number, since Python can write to it: it wraps.
+inline void add(Index &count, Index n) {
+    count = static_cast<Index>(static_cast<std::uint64_t>(count) + static_cast<std::uint64_t>(n));
 }
 
 // ln of the probability of a sequence with these counts (k,), under Dirichlet prior counts (k,):
@@ -166,7 +174,7 @@ struct TabularState {
         const Index n_states = prior.shape.n_states, n_pairs = prior.shape.n_pairs();
         Step step;
         for (Index j = 0; j < episodes.length(i); ++j) {
-            read_step(prior.shape, episodes, i, j, step);
+            if (!read_step(prior.shape, episodes, i, j, step)) return;
             Index *rewards = counts.rewards.row(task).data + 2 * step.pair;
             Index *transitions = counts.transitions.row(task).data + step.pair * n_states;
             double n = 0.0;
@@ -183,10 +191,10 @@ struct TabularState {
                 // One logarithm for both, unless their product would underflow.
                 evidence(task, s) += p * q > 1e-290 ? std::log(p * q) : std::log(p) + std::log(q);
             }
-            ++rewards[step.outcome];
-            if (step.moved) ++transitions[step.next];
+            add(rewards[step.outcome], 1);
+            if (step.moved) add(transitions[step.next], 1);
         }
-        n_since[task] += episodes.length(i);
+        add(n_since[task], episodes.length(i));
         if (n_since[task] >= REFRESH) refresh(task);
     }
 
