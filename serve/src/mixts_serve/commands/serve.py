@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -154,27 +154,20 @@ def _serve(options: argparse.Namespace) -> None:
         server.handle_signals(reads_tokens=tokens is not None) as signals,
         server.bind(options.host, options.port) as listener,
         DecisionStore(options.store) as store,
-        ExitStack() as opened,
-    ):
-
-        def start() -> Service:
-            decider = opened.enter_context(
-                Decider(
-                    prior, store, policy=policy.name, floor=policy.floor, horizon=policy.horizon,
-                    new_item_share=policy.new_item_share, reward_window=options.reward_window,
-                    default_reward=options.default_reward,
-                    max_pending=options.max_pending, max_work=options.max_work,
-                    max_numbers=options.max_numbers, force=options.force,
-                )
-            )  # fmt: skip
-            rehearse_decisions(decider.prior, policy)
-            service = Service(
-                decider, store, tokens=tokens, host=options.host, limits=limits,
-                rate=options.rate_limit,
-            )  # fmt: skip
-            if tokens is not None:
-                signals.on_hang_up(partial(_read_again, service, options))
-            return service
+        Decider(
+            prior, store, policy=policy.name, floor=policy.floor, horizon=policy.horizon,
+            new_item_share=policy.new_item_share, reward_window=options.reward_window,
+            default_reward=options.default_reward, max_pending=options.max_pending,
+            max_work=options.max_work, max_numbers=options.max_numbers, force=options.force,
+        ) as decider,
+    ):  # fmt: skip
+        rehearse_decisions(decider.prior, policy)
+        service = Service(
+            decider, store, tokens=tokens, host=options.host, limits=limits,
+            rate=options.rate_limit,
+        )  # fmt: skip
+        if tokens is not None:
+            signals.on_hang_up(partial(_read_again, service, options))
 
         def print_address() -> None:
             version = store.active_version()
@@ -182,7 +175,7 @@ def _serve(options: argparse.Namespace) -> None:
             print(f"mixts: serving {server.url_of(listener)} ({details})", flush=True)
 
         try:
-            server.run(server.Starting(start), listener, signals, print_address, limits=limits)
+            server.run(service, listener, signals, print_address, limits=limits)
         finally:
             serving_ends()
 

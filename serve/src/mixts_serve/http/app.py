@@ -25,7 +25,6 @@ from mixts_serve.http.limits import (
     Headers,
     Limits,
     RateLimit,
-    check_depth,
     read_headers,
 )
 from mixts_serve.http.metrics import Metrics
@@ -40,6 +39,7 @@ from mixts_serve.http.refusals import (
 )
 from mixts_serve.http.security import OPEN_PATHS, SECURITY_HEADERS, Gate, Tokens
 from mixts_serve.records import Activate, Decide, Decision, Operation, Receipt, Result, Reward
+from mixts_serve.writer import Done
 
 PIECE_BYTES = 32 << 10
 """Bytes of a large body that are decoded at a time, which takes a few milliseconds."""
@@ -115,7 +115,8 @@ OPERATIONS = {
 ENDPOINTS = (*(each for kind in KINDS for each in kind.endpoints()), *endpoints.ENDPOINTS)
 """All endpoints, for the OpenAPI document."""
 
-ResultsFuture = asyncio.Future[list[Result]]
+Reply = Callable[[int, bytes, tuple[Header, ...]], None]
+"""Sends a whole response: its status, its body in JSON, and headers of its own."""
 
 
 class Completions:
@@ -129,15 +130,15 @@ class Completions:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._thread = threading.get_ident()
-        self._results: deque[tuple[ResultsFuture, list[Result]]] = deque()
+        self._results: deque[tuple[Done, list[Result]]] = deque()
         self._is_scheduled = False
 
-    def put(self, future: ResultsFuture, results: list[Result]) -> None:
-        """Complete a future; the event loop's thread and the writer's thread may call this."""
+    def put(self, done: Done, results: list[Result]) -> None:
+        """Call a function with results; the event loop's thread and the writer's may call this."""
         if threading.get_ident() == self._thread:
-            _complete(future, results)
+            done(results)
             return
-        self._results.append((future, results))
+        self._results.append((done, results))
         if not self._is_scheduled:
             self._is_scheduled = True
             try:
@@ -149,12 +150,8 @@ class Completions:
         # Reset first: a result that arrives during the loop schedules the next call.
         self._is_scheduled = False
         while self._results:
-            _complete(*self._results.popleft())
-
-
-def _complete(future: ResultsFuture, results: list[Result]) -> None:
-    if not future.done():
-        future.set_result(results)
+            done, results = self._results.popleft()
+            done(results)
 
 
 class Turns:
@@ -199,26 +196,32 @@ class Operations:
         self._completions: Completions | None = None
         self._turns = Turns()
 
-    async def perform(self, address: OperationAddress, body: bytes, client: str) -> bytes:
-        """Return the body of the response to one operation, or to a batch."""
-        if address.is_batch:
-            return await self._perform_batch(address.kind, body, client)
-        return await self._perform_one(address.kind, body)
-
-    async def _perform_one(self, kind: OperationKind, body: bytes) -> bytes:
+    def perform(self, kind: OperationKind, body: bytes, reply: Reply) -> None:
+        """Perform one operation whose body is small; reply when it is durable, or was refused."""
         try:
-            operation = await self._read_one(kind, body)
-            (result,) = await self._submit([operation])
-            if isinstance(result, MixtsError):
-                raise result
+            self._submit([kind.read(body, self._limits)], partial(self._answer, kind, reply))
         except (RefusalError, MixtsError) as error:
-            refusal = refusal_for(error, kind.conflict_field)
-            self._metrics.count_operations(kind.name, refusal.status)
-            raise refusal from error
-        self._metrics.count_operations(kind.name, 200)
-        return protocol.encode(self._response(kind, result))
+            self._answer(kind, reply, [error])
 
-    async def _perform_batch(self, kind: OperationKind, body: bytes, client: str) -> bytes:
+    def _answer(
+        self, kind: OperationKind, reply: Reply, results: Sequence[Result | RefusalError]
+    ) -> None:
+        """Count the result of one operation, and reply with it."""
+        (result,) = results
+        if isinstance(result, (RefusalError, MixtsError)):
+            refusal = refusal_for(result, kind.conflict_field)
+            self._metrics.count_operations(kind.name, refusal.status)
+            reply(refusal.status, protocol.encode_error(refusal), refusal.headers)
+        else:
+            self._metrics.count_operations(kind.name, 200)
+            reply(200, protocol.encode(self._response(kind, result)), ())
+
+    async def perform_large(self, kind: OperationKind, body: bytes, reply: Reply) -> None:
+        """Perform one operation with a large body: such bodies are decoded one at a time."""
+        async with self._turns:
+            self.perform(kind, body, reply)
+
+    async def perform_batch(self, kind: OperationKind, body: bytes, client: str) -> bytes:
         """Return the result of each item; raise if the store refused the whole batch."""
         decoded = await self._read_batch(kind, body, client)
         operations = [item for item in decoded if not isinstance(item, RefusalError)]
@@ -242,15 +245,6 @@ class Operations:
             self._metrics.count_operations(kind.name, status, n)
         return protocol.encode(responses)
 
-    async def _read_one(self, kind: OperationKind, body: bytes) -> Operation:
-        """Decode one operation; large ones take turns."""
-        if len(body) <= PIECE_BYTES:
-            check_depth(body, self._limits)
-            return kind.read(body, self._limits)
-        async with self._turns:
-            check_depth(body, self._limits)
-            return kind.read(body, self._limits)
-
     async def _read_batch(
         self, kind: OperationKind, body: bytes, client: str
     ) -> list[Operation | RefusalError]:
@@ -269,7 +263,6 @@ class Operations:
         return decoded
 
     def _split(self, body: bytes, client: str) -> list[Any]:
-        check_depth(body, self._limits)
         items = protocol.split_batch(body, self._limits)
         self._rate_limit.charge(client, max(len(items) - 1, 0))  # the request itself counts as one
         return items
@@ -290,20 +283,27 @@ class Operations:
 
     async def _submit_batch(self, operations: list[Operation]) -> list[Result]:
         """Return the results; raise the store's error if all operations failed with one."""
-        results = await self._submit(operations) if operations else []
-        if results and all(isinstance(result, StoreError) for result in results):
+        if not operations:
+            return []
+        future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
+        self._submit(operations, partial(_complete, future))
+        results = await future
+        if all(isinstance(result, StoreError) for result in results):
             raise results[0]  # type: ignore[misc]  # it is an exception
         return results
 
-    async def _submit(self, operations: Sequence[Operation]) -> list[Result]:
-        """Submit the operations to the decider, and wait for their results."""
+    def _submit(self, operations: Sequence[Operation], done: Done) -> None:
+        """Submit operations to the decider; the event loop calls ``done`` with their results."""
         loop = asyncio.get_running_loop()
         completions = self._completions
         if completions is None or completions.loop is not loop:
             completions = self._completions = Completions(loop)
-        future: ResultsFuture = loop.create_future()
-        self._decider.submit(operations, partial(completions.put, future), loop)
-        return await future
+        self._decider.submit(operations, partial(completions.put, done), loop)
+
+
+def _complete(future: asyncio.Future[Any], value: Any) -> None:
+    if not future.done():
+        future.set_result(value)
 
 
 # -- the application ------------------------------------------------------------------------------
@@ -348,47 +348,130 @@ class Service:
         if scope["type"] != "http":
             raise NotImplementedError(f"this application speaks HTTP, not {scope['type']}")
         started = perf_counter()
-        path = scope["path"]
-        operation = OPERATIONS.get(path)
+        operation = OPERATIONS.get(scope["path"])
         sender = Sender(send)
         try:
-            headers = read_headers(scope["headers"], self._limits)
-            client = self._gate.admit(scope, headers, started)
-            if path not in OPEN_PATHS:
-                self._rate_limit.take(client, started)
+            headers, client = self._admit(scope, started)
             if operation is None:
                 await self._route(scope, receive, sender)
             else:
-                body = await self._read_operation(scope, receive, headers)
-                try:
-                    content = await self._operations.perform(operation, body, client)
-                finally:
-                    self._bodies.give_back(len(body))
-                await sender.respond(200, content)
+                await self._operate(operation, scope, receive, sender, headers, client)
         except asyncio.CancelledError:
-            # The service stops before the store has responded: the outcome is unknown.
-            message = "the service is stopping: try again"
-            await sender.refuse(RefusalError(503, "stopping", message, headers=retry_after(5)))
+            await sender.refuse(STOPPING)
         except Exception as error:
             await sender.refuse(refusal_for(error))
         name = operation.name if operation else scope.get("mixts.endpoint", "none")
-        self.metrics.count_request(name, sender.status, perf_counter() - started)
+        self._count(name, scope, sender.status, started)
+
+    async def _operate(
+        self, operation: OperationAddress, scope: Scope, receive: Receive, sender: Sender,
+        headers: Headers, client: str,
+    ) -> None:  # fmt: skip
+        _check_operation(scope, headers)
+        body = await self._bodies.read(receive, headers, self._limits.body)
+        try:
+            if operation.is_batch:
+                content = await self._operations.perform_batch(operation.kind, body, client)
+                await sender.respond(200, content)
+                return
+            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+            def reply(*response: Any) -> None:
+                _complete(future, response)
+
+            if len(body) <= PIECE_BYTES:
+                self._operations.perform(operation.kind, body, reply)
+            else:
+                await self._operations.perform_large(operation.kind, body, reply)
+            await sender.respond(*await future)
+        finally:
+            self._bodies.give_back(len(body))
+
+    def perform(self, scope: Scope, body: bytes, reply: Reply) -> Exchange:
+        """Respond to a request for one operation, whose body is small and has come whole.
+
+        This does the same as a call of the application, without a task of the event loop, which
+        takes as much time as the rest of a request.
+        """
+        exchange = Exchange(self, scope, reply)
+        try:
+            headers, _ = self._admit(scope, exchange.started)
+            _check_operation(scope, headers)
+            self._operations.perform(OPERATIONS[scope["path"]].kind, body, exchange.reply)
+        except Exception as error:
+            exchange.refuse(refusal_for(error))
+        return exchange
+
+    def _admit(self, scope: Scope, now: float) -> tuple[Headers, str]:
+        """Return the headers and the client's name, or refuse the request."""
+        headers = read_headers(scope["headers"], self._limits)
+        client = self._gate.admit(scope, headers, now)
+        if scope["path"] not in OPEN_PATHS:
+            self._rate_limit.take(client, now)
+        return headers, client
+
+    def _count(self, name: str, scope: Scope, status: int, started: float) -> None:
+        self.metrics.count_request(name, status, perf_counter() - started)
         if access_log.isEnabledFor(logging.DEBUG):
             # The path as it came: once decoded, it may have line breaks.
             address, path = (scope.get("client") or ("",))[0], scope["raw_path"].decode("latin-1")
-            access_log.debug("%s %s %s %d", address, scope["method"], path, sender.status)
-
-    async def _read_operation(self, scope: Scope, receive: Receive, headers: Headers) -> bytes:
-        if scope["method"] != "POST":
-            raise wrong_method("POST")
-        protocol.check_content_type(headers)
-        return await self._bodies.read(receive, headers, self._limits.body)
+            access_log.debug("%s %s %s %d", address, scope["method"], path, status)
 
     async def _route(self, scope: Scope, receive: Receive, sender: Sender) -> None:
         # Match the path before decoding: an encoded slash is part of a task's name.
         scope["path"] = scope["raw_path"].decode("latin-1")
         scope["app"] = self  # makes the router raise 404 and 405 instead of sending plain text
         await self._router(scope, receive, sender.send)
+
+
+STOPPING = RefusalError(
+    503, "stopping", "the service is stopping: try again", headers=retry_after(5)
+)
+"""Sent if the service stops before the store has responded: the outcome is unknown."""
+
+
+def _check_operation(scope: Scope, headers: Headers) -> None:
+    if scope["method"] != "POST":
+        raise wrong_method("POST")
+    protocol.check_content_type(headers)
+
+
+def is_one_operation(scope: Scope) -> bool:
+    """Return whether a request is for one operation, not for a batch or anything else."""
+    operation = OPERATIONS.get(scope["path"])
+    return operation is not None and not operation.is_batch
+
+
+class Exchange:
+    """A request for one operation that waits for the store; it replies once."""
+
+    __slots__ = ("_reply", "_scope", "_service", "started")
+
+    def __init__(self, service: Service, scope: Scope, reply: Reply) -> None:
+        self._service, self._scope = service, scope
+        self._reply: Reply | None = reply
+        self.started = perf_counter()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there was a reply."""
+        return self._reply is None
+
+    def reply(self, status: int, body: bytes, headers: tuple[Header, ...]) -> None:
+        """Send the response, and count it."""
+        send, self._reply = self._reply, None
+        if send is not None:
+            send(status, body, headers)
+            name = OPERATIONS[self._scope["path"]].name
+            self._service._count(name, self._scope, status, self.started)
+
+    def refuse(self, refusal: RefusalError) -> None:
+        """Send an error, unless there was a reply."""
+        self.reply(refusal.status, protocol.encode_error(refusal), refusal.headers)
+
+    def cancel(self, msg: str | None = None) -> None:
+        """End a request that still waits, as the task of another request is ended."""
+        self.refuse(STOPPING)
 
 
 class Sender:
@@ -417,8 +500,7 @@ class Sender:
     async def refuse(self, refusal: RefusalError) -> None:
         """Send an error, unless a response has already begun."""
         if not self.status:
-            body = protocol.encode(protocol.error_response(refusal))
-            await self.respond(refusal.status, body, refusal.headers)
+            await self.respond(refusal.status, protocol.encode_error(refusal), refusal.headers)
 
     async def send(self, message: Message) -> None:
         """Send a part of a Starlette response."""

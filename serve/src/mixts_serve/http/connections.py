@@ -8,11 +8,13 @@ from typing import Any
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from mixts_serve.http import protocol
+from mixts_serve.http.app import Service, is_one_operation
 from mixts_serve.http.limits import Limits
-from mixts_serve.http.refusals import RefusalError
+from mixts_serve.http.refusals import CLOSE, JSON, Header, RefusalError
+from mixts_serve.http.security import SECURITY_HEADERS
 
 BUFFER_BYTES = 64 << 10
 """Most bytes of a head, of the trailers or between two chunks: they are kept until they end."""
@@ -32,11 +34,7 @@ REFUSED_SECONDS = 1.0
 """Time for the body of a request to end that was refused before: many clients read the response
 only when they have sent everything."""
 
-_LINES = {
-    400: b"HTTP/1.1 400 Bad Request\r\n",
-    408: b"HTTP/1.1 408 Request Timeout\r\n",
-    431: b"HTTP/1.1 431 Request Header Fields Too Large\r\n",
-}
+_HEADERS = b"".join(b"%b: %b\r\n" % header for header in (JSON, *SECURITY_HEADERS))
 _NO_HTTP = RefusalError(400, "bad_request", "expected a request in HTTP/1.1")
 _NO_END = RefusalError(400, "bad_request", "the trailers of the body do not end")
 _LONG_HEAD = RefusalError(431, "headers_too_large", f"expected at most {BUFFER_BYTES:,} bytes")
@@ -83,6 +81,12 @@ class JoinedWrites:
             self._loop.call_soon(self._flush)
         self._parts.append(data)
 
+    def write_now(self, data: bytes) -> None:
+        """Send a whole response."""
+        self._flush()
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
     def close(self) -> None:
         """Send what is left, and close the connection."""
         self._flush()
@@ -97,14 +101,19 @@ class JoinedWrites:
 class Connection(HttpToolsProtocol):
     """A connection that ends if its client sends too slowly, too much or nothing.
 
+    Requests for one operation, which are almost all, need no task of the event loop: the service
+    performs them when they have come whole, and calls back. All others are ASGI requests.
+
     uvicorn waits for a request for ever, keeps heads and trailers of any length, takes trailers for
     headers, and parses requests in advance without end.
     """
 
     def __init__(
-        self, limits: Limits, most: int, waiting: WaitingConnections, **arguments: Any
-    ) -> None:
+        self, service: Service, limits: Limits, most: int, waiting: WaitingConnections,
+        **arguments: Any,
+    ) -> None:  # fmt: skip
         super().__init__(**arguments)
+        self._service = service
         self._limits = limits
         self._waiting_connections = waiting
         self._most = most
@@ -114,6 +123,10 @@ class Connection(HttpToolsProtocol):
         self._n_kept = 0
         """Bytes of the present head, trailers or frame of a chunk, about."""
         self._is_in_head = False
+        self._has_length = True
+        """Whether the client sends its body at once, and said how long it is."""
+        self._operation: Any = None
+        """The request for one operation whose body has not come whole yet."""
         self._head = b""
         """The present head, as far as it has come."""
         self._deadline: asyncio.TimerHandle | None = None
@@ -225,13 +238,19 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin a head."""
-        self._n_kept, self._is_in_head = 0, True
+        self._n_kept, self._is_in_head, self._has_length = 0, True, True
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; a trailer is none, or it could add a token to a request."""
-        if self._is_in_head:
-            super().on_header(name, value)
+        if not self._is_in_head:
+            return
+        name = name.lower()
+        self.headers.append((name, value))
+        if name == b"transfer-encoding":
+            self._has_length = False
+        elif name == b"expect" and value.lower() == b"100-continue":
+            self._has_length, self.expect_100_continue = False, True
 
     def on_headers_complete(self) -> None:
         """Begin to answer the request."""
@@ -249,6 +268,9 @@ class Connection(HttpToolsProtocol):
         """Pass a part of the body on."""
         self._n_kept = 0
         super().on_body(body)
+        if self._operation is not None and len(self._operation.body) > BODY_BYTES:
+            cycle, self._operation = self._operation, None
+            super()._start_asgi_task(cycle, self.app)
 
     def on_message_complete(self) -> None:
         """End a request."""
@@ -256,6 +278,50 @@ class Connection(HttpToolsProtocol):
             self._stop_clock()
             super().on_message_complete()
             self.cycle.more_body = False  # uvicorn leaves it if there was a response before
+            if self._operation is not None:
+                cycle, self._operation = self._operation, None
+                self._perform(cycle)
+
+    # -- one operation ------------------------------------------------------------------------
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        """Begin to answer a request; one operation waits for its body."""
+        is_whole = not cycle.more_body
+        is_short = len(cycle.body) <= BODY_BYTES and (is_whole or self._has_length)
+        # A client that does not read its responses must wait, which only a task can.
+        if self.flow.write_paused or not (is_short and is_one_operation(cycle.scope)):
+            super()._start_asgi_task(cycle, app)
+        elif is_whole:
+            self._perform(cycle)
+        else:
+            self._operation = cycle
+
+    def _perform(self, cycle: Any) -> None:
+        exchange = None
+
+        def reply(status: int, body: bytes, headers: tuple[Header, ...]) -> None:
+            self.tasks.discard(exchange)
+            self._reply(cycle, status, body, headers)
+
+        exchange = self._service.perform(cycle.scope, bytes(cycle.body), reply)
+        if not exchange.is_done:
+            self.tasks.add(exchange)  # the end of the service waits for it
+
+    def _reply(self, cycle: Any, status: int, body: bytes, headers: tuple[Header, ...]) -> None:
+        """Send a whole response, as uvicorn sends those of ASGI applications."""
+        if cycle.disconnected:
+            return
+        cycle.response_started = cycle.response_complete = True
+        given = (*self.server_state.default_headers, *headers)
+        cycle.keep_alive = cycle.keep_alive and CLOSE not in given
+        head = [STATUS_LINE[status], _HEADERS, b"content-length: %d\r\n" % len(body)]
+        head += [b"%b: %b\r\n" % header for header in given if header is not CLOSE]
+        if not cycle.keep_alive:
+            head.append(b"connection: close\r\n")
+        self.transport.write_now(b"".join([*head, b"\r\n", body]))
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -284,7 +350,7 @@ class Connection(HttpToolsProtocol):
         if refusal is not None and not (has_response or self.pipeline):
             body = protocol.encode(protocol.error_response(refusal))
             self.transport.write(
-                _LINES[refusal.status]
+                STATUS_LINE[refusal.status]
                 + b"content-type: application/json\r\nconnection: close\r\n"
                 + b"content-length: %d\r\n\r\n" % len(body)
                 + body

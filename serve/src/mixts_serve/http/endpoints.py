@@ -269,7 +269,7 @@ class Endpoints:
         protocol.check_content_type(headers)
         body = await self._bodies.read(request.receive, headers, limits.body)
         try:
-            changes = protocol.read_arm_changes(body, limits)
+            changes = protocol.read_arm_changes(body)
         finally:
             self._bodies.give_back(len(body))
 

@@ -6,10 +6,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
 from starlette.types import Receive
 
-from mixts.extend import Array
 from mixts_serve.http.refusals import CLOSE, Header, RefusalError, retry_after
 
 
@@ -25,8 +23,6 @@ class Limits:
     """Bytes of all headers together."""
     headers: int = 64
     """Number of headers."""
-    depth: int = 16
-    """Nesting of lists and objects."""
     actions: int = 10_000
     """Actions of one decision."""
     shown: int = 100
@@ -154,35 +150,6 @@ def _too_large(limit: int) -> RefusalError:
     return RefusalError(
         413, "too_large", f"the body must have at most {limit:,} bytes", headers=(CLOSE,)
     )
-
-
-# -- JSON -----------------------------------------------------------------------------------------
-
-_NEITHER_BRACKETS_NOR_QUOTES = bytes(set(range(256)) - set(b'[]{}"'))
-
-
-def _brackets(body: bytes) -> Array:
-    """Return the brackets of JSON that are not in strings, in milliseconds for any body."""
-    if b"\\" in body:
-        # Without escaped backslashes, a backslash before a quote escapes it.
-        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    plain = np.frombuffer(body.translate(None, _NEITHER_BRACKETS_NOR_QUOTES), np.uint8)
-    quotes = plain == ord('"')
-    inside = np.bitwise_xor.accumulate(quotes.view(np.uint8)).view(bool)
-    return np.asarray(plain[~(inside | quotes)])
-
-
-def check_depth(body: bytes, limits: Limits) -> None:
-    """Refuse nesting that is too deep, also in a body that is not valid JSON."""
-    # Almost every request has so few brackets that it cannot be too deep.
-    if body.count(b"[") + body.count(b"{") <= limits.depth:
-        return
-    brackets = _brackets(body)
-    opening = (brackets == ord("[")) | (brackets == ord("{"))
-    if len(brackets) and np.where(opening, 1, -1).cumsum().max() > limits.depth:
-        raise RefusalError(
-            422, "too_deep", f"lists and objects may be nested {limits.depth} deep at most"
-        )
 
 
 # -- rates ----------------------------------------------------------------------------------------

@@ -2,76 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
-
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from typing import Any
 
 from mixts_serve.records import Decision, Receipt
-
-__all__ = ["BUCKETS", "CONTENT_TYPE", "Metrics"]
 
 BUCKETS = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds of the response times' histogram, in seconds: a durable write takes milliseconds."""
 
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_EVENTS = {
+    "late_rewards": "Rewards after the reward window.",
+    "duplicate_rewards": "Rewards that had come before.",
+    "repeated_decisions": "Decisions returned again for their key.",
+    "conflicts": "Keys and decisions reused with other contents.",
+}
+
 
 class Metrics:
-    """Counters of one process."""
+    """Counters of one process; only the event loop counts.
+
+    Counting takes part in every request, so it is adding to plain numbers. Prometheus's library,
+    whose counters have locks, is imported when the counters are first asked for.
+    """
 
     def __init__(self) -> None:
-        registry = self._registry = CollectorRegistry()
-
-        def counter(name: str, description: str, *labels: str) -> Counter:
-            return Counter(f"mixts_{name}", description, labels, registry=registry)
-
-        operations = counter(
-            "operations_total", "Decisions, rewards and activations.", "operation", "status"
-        )
-        requests = counter("requests_total", "HTTP requests.", "endpoint", "status")
-        self._late = counter("late_rewards_total", "Rewards after the reward window.")
-        self._duplicates = counter("duplicate_rewards_total", "Rewards that had come before.")
-        self._repeated = counter(
-            "repeated_decisions_total", "Decisions returned again for their key."
-        )
-        self._conflicts = counter(
-            "conflicts_total", "Keys and decisions reused with other contents."
-        )
-        seconds = Histogram(
-            "mixts_request_seconds", "From a request's headers to its response.", ["endpoint"],
-            buckets=BUCKETS, registry=registry,
-        )  # fmt: skip
-        # Looking up the counter of some labels takes longer than counting.
-        self._operations = cache(operations.labels)
-        self._requests = cache(requests.labels)
-        self._seconds = cache(seconds.labels)
+        self._operations: Counter[tuple[str, int]] = Counter()
+        self._requests: Counter[tuple[str, int]] = Counter()
+        self._events: Counter[str] = Counter()
+        self._times: dict[str, list[int]] = {}
+        """Requests by endpoint and bucket; the last bucket has no upper bound."""
+        self._seconds: Counter[str] = Counter()
 
     def count_request(self, endpoint: str, status: int, seconds: float) -> None:
         """Count the response to a request."""
-        self._requests(endpoint, status).inc()
-        self._seconds(endpoint).observe(seconds)
+        self._requests[endpoint, status] += 1
+        times = self._times.get(endpoint)
+        if times is None:
+            times = self._times[endpoint] = [0] * (len(BUCKETS) + 1)
+        times[bisect_left(BUCKETS, seconds)] += 1
+        self._seconds[endpoint] += seconds  # type: ignore[assignment]  # a Counter adds up anything
 
     def count_operations(self, name: str, status: int, n: int = 1) -> None:
         """Count decisions or rewards, alone or in a batch."""
-        self._operations(name, status).inc(n)
+        self._operations[name, status] += n
         if status == 409:
-            self._conflicts.inc(n)
+            self._events["conflicts"] += n
 
     def count_result(self, result: Decision | Receipt) -> None:
         """Count a repeated decision, a duplicate reward or a late one."""
         if isinstance(result, Decision):
-            if result.repeated:
-                self._repeated.inc()
-            return
-        if result.late:
-            self._late.inc()
-        if result.duplicate:
-            self._duplicates.inc()
+            self._events["repeated_decisions"] += result.repeated
+        else:
+            self._events["late_rewards"] += result.late
+            self._events["duplicate_rewards"] += result.duplicate
 
     def text(self, gauges: Mapping[str, tuple[str, float]], policy: Mapping[str, str]) -> bytes:
         """Return all counters, gauges (name -> description and value) and the policy's settings."""
+        from prometheus_client import generate_latest
+        from prometheus_client.registry import Collector, CollectorRegistry
+
+        class Present(Collector):
+            def collect(collector) -> Iterator[Any]:
+                yield from self._collect(gauges, policy)
+
         registry = CollectorRegistry()
-        Info("mixts_policy", "Policy in force.", registry=registry).info(dict(policy))
+        registry.register(Present())
+        return generate_latest(registry)
+
+    def _collect(
+        self, gauges: Mapping[str, tuple[str, float]], policy: Mapping[str, str]
+    ) -> Iterator[Any]:
+        from prometheus_client.core import (
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
+            InfoMetricFamily,
+        )
+
+        operations = CounterMetricFamily(
+            "mixts_operations", "Decisions, rewards and activations.",
+            labels=["operation", "status"],
+        )  # fmt: skip
+        requests = CounterMetricFamily(
+            "mixts_requests", "HTTP requests.", labels=["endpoint", "status"]
+        )
+        for family, counter in ((operations, self._operations), (requests, self._requests)):
+            for (name, status), n in counter.items():
+                family.add_metric([name, str(status)], n)
+            yield family
+        for name, description in _EVENTS.items():
+            yield CounterMetricFamily(f"mixts_{name}", description, self._events[name])
+        seconds = HistogramMetricFamily(
+            "mixts_request_seconds", "From a request's headers to its response.",
+            labels=["endpoint"],
+        )  # fmt: skip
+        bounds = [*map(str, BUCKETS), "+Inf"]
+        for endpoint, times in self._times.items():
+            buckets = list(zip(bounds, accumulate(times), strict=True))
+            seconds.add_metric([endpoint], buckets, self._seconds[endpoint])
+        yield seconds
+        yield InfoMetricFamily("mixts_policy", "Policy in force.", dict(policy))
         for name, (description, value) in gauges.items():
-            Gauge(f"mixts_{name}", f"{description}.", registry=registry).set(value)
-        return generate_latest(self._registry) + generate_latest(registry)
+            yield GaugeMetricFamily(f"mixts_{name}", f"{description}.", value)

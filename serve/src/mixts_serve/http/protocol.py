@@ -2,7 +2,8 @@
 
 Requests are decoded into the records of the service, and its records are encoded as responses;
 the structs here are what has no place in process. A number is a JSON number within a double's
-range, never ``true`` or ``"1.0"``; unknown fields are refused. The OpenAPI document is generated
+range, never ``true`` or ``"1.0"``; unknown fields are refused, and so is nesting deeper than a
+type's, as soon as the decoder meets it. The OpenAPI document is generated
 from the same types.
 """
 
@@ -16,11 +17,7 @@ import numpy as np
 from msgspec import Raw, Struct
 
 from mixts import MixturePrior
-from mixts_serve.http.limits import (
-    Headers,
-    Limits,
-    check_depth,
-)
+from mixts_serve.http.limits import Headers, Limits
 from mixts_serve.http.refusals import RefusalError
 from mixts_serve.records import Activate, Decide, Reward
 from mixts_serve.versions import ArmChanges
@@ -74,6 +71,11 @@ def error_response(refusal: RefusalError, *, item: bool = False) -> ErrorRespons
     """Return the body of an error response, or of a refused item of a batch."""
     status = refusal.status if item else None
     return ErrorResponse(ErrorDetail(refusal.code, refusal.message, refusal.field, status))
+
+
+def encode_error(refusal: RefusalError) -> bytes:
+    """Return the body of an error response in JSON."""
+    return encode(error_response(refusal))
 
 
 # -- requests -------------------------------------------------------------------------------------
@@ -153,9 +155,8 @@ def read_prior(body: bytes) -> MixturePrior:
     return MixturePrior.from_bytes(body, "the prior")
 
 
-def read_arm_changes(body: bytes, limits: Limits) -> ArmChanges:
+def read_arm_changes(body: bytes) -> ArmChanges:
     """Return the changes of the arms."""
-    check_depth(body, limits)
     changes: ArmChanges = _decode(_arm_changes, body)
     return changes
 

@@ -9,20 +9,15 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from types import FrameType
 
 import uvicorn
-from prometheus_client import disable_created_metrics
-from starlette.types import Receive, Scope, Send
 
-from mixts_serve.http import protocol
-from mixts_serve.http.app import Sender, Service
+from mixts_serve.http.app import Service
 from mixts_serve.http.connections import Connection, WaitingConnections
 from mixts_serve.http.limits import Limits
-from mixts_serve.http.refusals import RefusalError, retry_after
 
 STOP_SECONDS = 10
 """Time for open requests to finish after a signal to stop."""
@@ -145,53 +140,15 @@ def _signals_wake(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 # -- serving --------------------------------------------------------------------------------------
 
 
-class Starting:
-    """An ASGI application that refuses all requests but ``/healthz``, until the service is ready.
-
-    ``start`` opens the service, and may take long.
-    """
-
-    def __init__(self, start: Callable[[], Service]) -> None:
-        self.start = start
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Respond to one request, without a look at who sends it: everybody is told the same."""
-        sender = Sender(send)
-        if scope["path"] == "/healthz":
-            await sender.respond(200, protocol.encode(protocol.HealthStatus("ok")))
-        else:
-            await sender.refuse(_NOT_READY)
-
-    async def ready(self) -> Service:
-        """Start the service in a thread, which the process does not wait for if it ends."""
-        started: Future[Service] = Future()
-        started.set_running_or_notify_cancel()  # so that nobody can cancel it
-
-        def start() -> None:
-            try:
-                started.set_result(self.start())
-            except BaseException as error:
-                started.set_exception(error)
-
-        threading.Thread(target=start, name="mixts-start", daemon=True).start()
-        return await asyncio.wrap_future(started)
-
-
-_NOT_READY = RefusalError(
-    503, "starting", "the service is starting: it compiles, or loads, the code that decides",
-    headers=retry_after(1),
-)  # fmt: skip
-
-
 class Server(uvicorn.Server):
     """uvicorn, in this process: it has one event loop and owns the store."""
 
-    def __init__(self, app: Service | Starting, limits: Limits) -> None:
-        self.app = app
-        connection = partial(Connection, limits, _max_connections(limits), WaitingConnections())
+    def __init__(self, service: Service, limits: Limits) -> None:
+        most = _max_connections(limits)
+        connection = partial(Connection, service, limits, most, WaitingConnections())
         super().__init__(
             uvicorn.Config(
-                self._respond, http=connection, lifespan="off", ws="none",  # type: ignore[arg-type]
+                service, http=connection, lifespan="off", ws="none",  # type: ignore[arg-type]
                 interface="asgi3", backlog=BACKLOG, timeout_keep_alive=limits.seconds,  # type: ignore[arg-type]
                 log_config=None, access_log=False, proxy_headers=False, server_header=False,
             )
@@ -200,9 +157,6 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         """Leave signals to ``Signals``."""
         return nullcontext()
-
-    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.app(scope, receive, send)
 
     async def finish(self, serving: asyncio.Future[None], hurry: asyncio.Event) -> None:
         """Answer the requests that have begun, within some seconds or until ``hurry`` is set."""
@@ -224,25 +178,19 @@ class Server(uvicorn.Server):
 
 
 def run(
-    service: Service | Starting,
+    service: Service,
     listener: socket.socket,
     signals: Signals,
     on_ready: Callable[[], None],
     *,
     limits: Limits,
 ) -> None:
-    """Serve until a signal, or ``signals.stop()``; call ``on_ready`` when the service is ready.
-
-    A signal before that raises ``KeyboardInterrupt``.
-    """
-    disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter
+    """Serve until a signal, or ``signals.stop()``; call ``on_ready`` when requests are answered."""
     try:
         with asyncio.Runner(loop_factory=_event_loop()) as runner:
-            was_ready = runner.run(_serve(service, listener, signals, on_ready, limits))
+            runner.run(_serve(service, listener, signals, on_ready, limits))
     finally:
         gc.unfreeze()
-    if not was_ready:
-        raise KeyboardInterrupt
 
 
 def _event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -255,13 +203,12 @@ def _event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(
-    service: Service | Starting,
+    service: Service,
     listener: socket.socket,
     signals: Signals,
     on_ready: Callable[[], None],
     limits: Limits,
-) -> bool:
-    """Serve; return whether the service was ready before a signal to stop arrived."""
+) -> None:
     loop = asyncio.get_running_loop()
     stopping, hurry = asyncio.Event(), asyncio.Event()
 
@@ -277,11 +224,6 @@ async def _serve(
         serving = asyncio.ensure_future(server.serve([listener]))
         signals.stop = stop
         try:
-            if isinstance(service, Starting):
-                opened = await _opened(service, stopping)
-                if opened is None:
-                    return False
-                server.app = service = opened
             # What the start made lives as long as the process: the collector need not visit it.
             gc.collect()
             gc.freeze()
@@ -293,21 +235,7 @@ async def _serve(
             await stopping.wait()
         finally:
             await server.finish(serving, hurry)
-            if isinstance(service, Service):
-                service.close()
-    return True
-
-
-async def _opened(starting: Starting, stopping: asyncio.Event) -> Service | None:
-    """Return the service when it is ready; None if a signal to stop arrives before."""
-    ready = asyncio.ensure_future(starting.ready())
-    stopped = asyncio.ensure_future(stopping.wait())
-    await asyncio.wait([ready, stopped], return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    if ready.done():
-        return ready.result()
-    ready.cancel()
-    return None
+            service.close()
 
 
 def _max_connections(limits: Limits) -> int:

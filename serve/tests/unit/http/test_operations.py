@@ -395,5 +395,5 @@ def test_one_service_answers_many_at_once() -> None:
 
 def test_unknown_changes_of_arms_are_refused() -> None:
     with pytest.raises(RefusalError) as caught:
-        read_arm_changes(b'{"add": ["tea"], "remove": ["hats"]}', Limits())
+        read_arm_changes(b'{"add": ["tea"], "remove": ["hats"]}')
     assert (caught.value.status, caught.value.field) == (422, "remove")
