@@ -32,7 +32,7 @@ from mixts.extend import Array, Float, Int, random
 from mixts_serve.periodic import Periodic
 from mixts_serve.store import DecisionStore
 from mixts_serve.store.tables import OFFERED
-from mixts_serve.versions import ActivePrior
+from mixts_serve.versions import LoadedPrior
 
 log = logging.getLogger("mixts_serve")
 
@@ -260,7 +260,7 @@ class PriorWatch(Periodic):
     thread_name = "mixts-agreement"
     trouble = "rewards cannot be compared with the prior"
 
-    def __init__(self, store: DecisionStore, load: Callable[[int], ActivePrior]) -> None:
+    def __init__(self, store: DecisionStore, load: Callable[[int], LoadedPrior]) -> None:
         super().__init__(POLL_SECONDS)
         self._store = store
         self._load = load

@@ -38,11 +38,11 @@ from mixts_serve.tasks import (
     LockedTasks,
     Outcomes,
     WaitingActions,
-    likeliest_kind,
+    likeliest_kinds,
     taken,
     task_locked,
 )
-from mixts_serve.versions import ActivePrior
+from mixts_serve.versions import LoadedPrior
 from mixts_serve.writer import SMALL, MoreWorkError
 
 Key = tuple[str, str]
@@ -63,6 +63,8 @@ class Chosen(NamedTuple):
     probabilities: Float[Array, " K"]
     weights: Float[Array, " L"]
     """Probabilities of the components."""
+    kind: tuple[int, float]
+    """The heaviest component of the most probable kind, and the probability of the kind."""
     is_valid: bool
     """Whether the prior could compute the probabilities."""
 
@@ -77,8 +79,8 @@ class Batch:
     def __init__(
         self,
         transaction: Transaction,
-        active: ActivePrior,
-        load: Callable[[int], ActivePrior],
+        active: LoadedPrior,
+        load: Callable[[int], LoadedPrior],
         rules: Rules,
         rng: np.random.Generator,
         now: int,
@@ -95,6 +97,8 @@ class Batch:
         self._outcomes = Outcomes(transaction, rules, now, self._changes, self._results)
         self._taken: dict[str, set[int]] = {}
         """Arms that tasks took before, by name, if each arm is taken at most once."""
+        self._plain: Asked | None = None
+        """A checked request without any options."""
         self._digests: dict[int, bytes] = {}
         """Digests of the requests that have a key, by place."""
 
@@ -128,10 +132,18 @@ class Batch:
                 if operation.key is not None:
                     keys.append((task, checked_name(operation.key, "key")))
                     self._digests[place] = request_digest(operation)
-                asked[place] = checked_request(operation, self._active.prior, self._rules.policy)
+                asked[place] = self._checked(operation)
             except errors.MixtsError as error:
                 self._results[place] = error
         return asked, keys
+
+    def _checked(self, request: Decide) -> Asked:
+        """Return a checked request; most ask for any arm, and all of these offer the same."""
+        if not request.is_plain:
+            return checked_request(request, self._active.prior, self._rules.policy)
+        if self._plain is None:
+            self._plain = checked_request(request, self._active.prior, self._rules.policy)
+        return self._plain._replace(request=request)
 
     def _lock(self, asked: Group, numbers: list[int]) -> LockedTasks:
         """Lock the tasks of all operations: by name, and by number."""
@@ -274,7 +286,7 @@ class Batch:
         due = None if request.defer else rules.due(self._now)
         action_set, first = self._action_set(one), new_id(self._now)
         entry, made = tasks.touch(request.task), []
-        entry.latent, entry.certainty = likeliest_kind(self._active.prior, choice.weights)
+        entry.latent, entry.certainty = choice.kind
         entry.version, entry.last_at = self._active.version, self._now
         for position, action in enumerate(choice.shown):
             row = LoggedDecision(
@@ -383,7 +395,8 @@ def _choose(
     is_valid = np.asarray(
         np.isfinite(choice.probabilities).all(axis=1) & (of_shown > 0).all(axis=1)
     )
-    each = zip(shown.tolist(), choice.probabilities, weights, is_valid.tolist(), strict=True)
+    kinds = likeliest_kinds(agent.belief.prior, weights)
+    each = zip(shown.tolist(), choice.probabilities, weights, kinds, is_valid.tolist(), strict=True)
     return [Chosen(*one) for one in each]
 
 
@@ -419,7 +432,7 @@ def new_id(now: int) -> bytes:
 def _response(
     logged: Sequence[LoggedDecision],
     task: str,
-    prior: ActivePrior,
+    prior: LoadedPrior,
     ids: Ids | None,
     *,
     repeated: bool = False,

@@ -125,7 +125,7 @@ class Decider(Calls):
         """The policy, the reward window and the default reward in force."""
         self._seed = int(seed) if isinstance(seed, np.integer) else seed
         self._rng = random.generator(seed, "decider")
-        self._loaded: dict[int, versions.ActivePrior] = {}
+        self._loaded: dict[int, versions.LoadedPrior] = {}
         self._max_numbers = max_numbers
         max_pending = checks.count(max_pending, "max_pending")
         max_work = checks.count(max_work, "max_work")
@@ -229,7 +229,7 @@ class Decider(Calls):
         return version
 
     @property
-    def active(self) -> versions.ActivePrior:
+    def active(self) -> versions.LoadedPrior:
         """The active version of the prior, ready to decide with."""
         return self._load(self.prior_version)
 
@@ -361,20 +361,18 @@ class Decider(Calls):
         return found
 
     def _begin(self, prior: MixturePrior | None, force: bool) -> None:
-        self._begin_with_prior(prior, force)
+        """Store and activate a prior that is new, and count this decider if it has a seed."""
+        if prior is None:
+            self.rules.check(self.prior)
+        else:
+            versions.check_decides(prior, self.policy)
+            self.rules.check(prior)
+            self._transact(lambda transaction: self._activate_if_new(transaction, prior, force))
         if isinstance(self._seed, int | np.random.SeedSequence):
             life = self._transact(lambda transaction: transaction.begin_life())
             self._rng = _generator_of_life(self._seed, life)
 
-    def _begin_with_prior(self, prior: MixturePrior | None, force: bool) -> None:
-        if prior is None:
-            self.rules.check(self.prior)
-            return
-        versions.check_decides(prior, self.policy)
-        self.rules.check(prior)
-        self._transact(lambda transaction: self._begin_with(transaction, prior, force))
-
-    def _begin_with(self, transaction: Transaction, prior: MixturePrior, force: bool) -> None:
+    def _activate_if_new(self, transaction: Transaction, prior: MixturePrior, force: bool) -> None:
         version, is_new = self._add_version(transaction, prior)
         if is_new or transaction.active_version() is None:
             versions.check_passed(prior, force)
@@ -402,7 +400,7 @@ class Decider(Calls):
         versions.check_features(prior, before)
         return shape
 
-    def _load(self, version: int) -> versions.ActivePrior:
+    def _load(self, version: int) -> versions.LoadedPrior:
         active = self._loaded.get(version)
         if active is None:
             body = self.store.prior_body(version)
@@ -410,7 +408,7 @@ class Decider(Calls):
                 raise errors.StoreError(
                     f"{self.store.name} has lost version {version} of the prior"
                 )
-            active = self._loaded.setdefault(version, versions.ActivePrior.load(version, body))
+            active = self._loaded.setdefault(version, versions.LoadedPrior.load(version, body))
         return active
 
     # -- reading ------------------------------------------------------------------------------
@@ -532,7 +530,7 @@ class Decider(Calls):
                 return [()]
             return [found for task in tasks for found in self.weights([task])]
 
-    def _belief(self, *tasks: str) -> tuple[versions.ActivePrior, Belief]:
+    def _belief(self, *tasks: str) -> tuple[versions.LoadedPrior, Belief]:
         """Return the active prior and the belief of tasks, with the task axis."""
         contents = self.store.statistics([checked_name(task, "task") for task in tasks])
         for task in tasks:
@@ -542,7 +540,7 @@ class Decider(Calls):
         statistics = active.codec.decode([contents[task] for task in tasks])
         return active, active.prior.condition(statistics)
 
-    def _offered(self, task: str, active: versions.ActivePrior) -> ActionSet | None:
+    def _offered(self, task: str, active: versions.LoadedPrior) -> ActionSet | None:
         return None if active.prior.family.n_arms is not None else self.store.last_offer(task)
 
     # -- closing ------------------------------------------------------------------------------

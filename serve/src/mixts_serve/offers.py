@@ -167,10 +167,9 @@ _PLAIN = hashlib.sha256(b"plain").digest()[:16]
 
 def request_digest(request: Decide) -> bytes:
     """Return a digest of all but the names of task and key, which a retry must repeat."""
-    actions, mask = request.actions, request.mask
-    rest = (actions, mask, request.values, request.costs, request.top)
-    if not request.defer and all(each is None for each in rest):
+    if request.is_plain:
         return _PLAIN  # most requests, and quickly
+    actions, mask = request.actions, request.mask
     named: list[Any] | None = None
     listed: list[str] | None = None
     try:

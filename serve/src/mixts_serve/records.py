@@ -89,6 +89,14 @@ class Decide(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     costs: Amounts = None
     top: int | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the request has no options that its check depends on."""
+        return (
+            self.actions is None and self.mask is None and self.values is None
+            and self.costs is None and self.top is None and self.defer is False
+        )  # fmt: skip
+
 
 class Reward(Struct, frozen=True, forbid_unknown_fields=True):
     """The reward of a decision.

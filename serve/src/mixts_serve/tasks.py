@@ -22,7 +22,7 @@ from mixts.families import Statistics
 from mixts_serve import records
 from mixts_serve.rules import Rules
 from mixts_serve.store.base import Changes, FeatureSets, Transaction, find_features
-from mixts_serve.versions import ActivePrior
+from mixts_serve.versions import LoadedPrior
 
 MOST_WAITING = 100
 """Last decisions of a task among which those without a reward count as waiting.
@@ -35,7 +35,7 @@ With the imagined outcomes of a hundred decisions, a task is decided as one that
 class LockedTasks:
     """The locked tasks of a batch and their statistics, which rewards update in place."""
 
-    def __init__(self, entries: list[records.TaskEntry], active: ActivePrior) -> None:
+    def __init__(self, entries: list[records.TaskEntry], active: LoadedPrior) -> None:
         self._entries = entries
         self._family = active.prior.family
         self._codec = active.codec
@@ -153,13 +153,15 @@ def taken(decision: records.LoggedDecision | records.WaitingDecision, features: 
     return features[decision.action_set][decision.action]
 
 
-def likeliest_kind(prior: MixturePrior, weights: Float[Array, " L"]) -> tuple[int, float]:
-    """Return the heaviest component of the most probable kind, and the probability of the kind."""
+def likeliest_kinds(prior: MixturePrior, weights: Float[Array, "m L"]) -> list[tuple[int, float]]:
+    """Return the heaviest component of each task's most probable kind, and the kind's weight."""
     by_kind = prior.sum_by_kind(weights)
-    best = int(by_kind.argmax())
+    best = by_kind.argmax(axis=1)
     if prior.kinds is not None:
-        weights = np.where(np.array(prior.kind_indices) == best, weights, -1.0)
-    return int(weights.argmax()), float(by_kind[best])
+        is_best = np.array(prior.kind_indices) == best[:, None]
+        weights = np.where(is_best, weights, -1.0)
+    certainty = np.take_along_axis(by_kind, best[:, None], axis=1)[:, 0]
+    return list(zip(weights.argmax(axis=1).tolist(), certainty.tolist(), strict=True))
 
 
 # -- outcomes -------------------------------------------------------------------------------------

@@ -62,10 +62,14 @@ class Sizes:
         """Return the work of an operation."""
         if not isinstance(operation, Decide):
             return self.other
-        asked = (operation.values, operation.costs, operation.top)
-        size = self.decide if all(each is None for each in asked) else self.drawn
+        size = self.decide
         if self.tables:
             size += self.tables.get(operation.task, 0)
+        if operation.is_plain:
+            return size
+        asked = (operation.values, operation.costs, operation.top)
+        if any(each is not None for each in asked):
+            size += self.drawn - self.decide
         if isinstance(operation.top, int):
             size += max(operation.top, 0)
         offered = operation.actions
@@ -97,8 +101,8 @@ MOST_TABLES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class ActivePrior:
-    """A version of the prior, ready to decide with."""
+class LoadedPrior:
+    """A version of the prior, active or not, with what deciding with it needs."""
 
     version: int
     prior: MixturePrior
@@ -106,7 +110,7 @@ class ActivePrior:
     sizes: Sizes
 
     @classmethod
-    def load(cls, version: int, body: bytes) -> ActivePrior:
+    def load(cls, version: int, body: bytes) -> LoadedPrior:
         """Return a version from its file in the store."""
         prior = MixturePrior.from_bytes(body, f"version {version} of the prior")
         codec = StatisticsCodec(prior.family)

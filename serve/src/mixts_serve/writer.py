@@ -116,6 +116,20 @@ class Submission:
         """Whether every operation has a result."""
         return len(self.results) == len(self.operations)
 
+    def rest(self, most: int, size_of: Callable[[Any], int], *, at_least: int) -> Slice:
+        """Return the next operations, with at most so much work, or so many if one is larger."""
+        start = len(self.results)
+        if start == 0 and self.size <= most:
+            return Slice(self, self.operations, self.size)
+        size, taken = 0, []
+        for operation in self.operations[start:]:
+            more = size_of(operation)
+            if size + more > most and len(taken) >= at_least:
+                break
+            size += more
+            taken.append(operation)
+        return Slice(self, taken, size)
+
     @property
     def work(self) -> int:
         """Work that counts towards the limit of waiting work: none of a small submission."""
@@ -127,6 +141,8 @@ class Slice(NamedTuple):
 
     submission: Submission
     operations: Sequence[Any]
+    size: int
+    """Estimate of the work."""
 
 
 class BatchWriter:
@@ -376,18 +392,15 @@ class BatchWriter:
     def _take(self, left: int) -> list[Slice]:
         """Remove the next batch, with at most so much work, from the queue."""
         batch: list[Slice] = []
-        while self._queue and not (batch and self._queue[0].alone):
+        while self._queue and left >= 0 and not (batch and self._queue[0].alone):
             first = self._queue[0]
-            start = end = len(first.results)
-            while end < len(first.operations):
-                left -= self._work_of(first.operations[end])
-                if left < 0 and (batch or end > start):
-                    break
-                end += 1
-            if end > start:
-                batch.append(Slice(first, first.operations[start:end]))
-                heapq.heappop(self._queue)
-            if left < 0 or first.alone:
+            piece = first.rest(left, self._work_of, at_least=0 if batch else 1)
+            if not piece.operations:
+                break
+            left -= piece.size
+            batch.append(piece)
+            heapq.heappop(self._queue)
+            if first.alone or len(first.results) + len(piece.operations) < len(first.operations):
                 break
         return batch
 
@@ -445,7 +458,7 @@ class BatchWriter:
     def _put_back(self, batch: list[Slice], *, alone: bool) -> None:
         with self._changed:
             self._batch = []
-            for submission, _ in batch:
+            for submission, _, _ in batch:
                 submission.alone = submission.alone or alone
                 before = submission.work
                 submission.size = sum(map(self._work_of, submission.operations))
@@ -463,9 +476,9 @@ class BatchWriter:
             if not isinstance(batch[0].operations[0], Call):
                 self._n_batches += 1
                 self._n_written += len(results)
-            for submission, operations in batch:
+            for submission, operations, size in batch:
                 found = list(itertools.islice(left, len(operations)))
-                self._shared_work += sum(map(self._work_of, operations)) / n_waiting
+                self._shared_work += size / n_waiting
                 if submission.is_complete:  # it was refused, because it took too long
                     continue
                 self._add_results(submission, found)

@@ -11,7 +11,7 @@ import pytest
 from mixts_serve import Decide, Decider, Decision, DecisionStore, Reward, agreement
 from mixts_serve.agreement import PriorWatch
 from mixts_serve.store.postgres import PostgresBackend
-from mixts_serve.versions import ActivePrior
+from mixts_serve.versions import LoadedPrior
 
 import mixts
 from mixts.errors import StoreUnavailableError
@@ -245,7 +245,7 @@ def test_a_store_that_cannot_be_read_for_a_while_loses_no_reward(
     with Decider(arms(), store, policy="ts", seed=1) as decider:
         failures = [StoreUnavailableError("the disk is away")]
 
-        def load(version: int) -> ActivePrior:
+        def load(version: int) -> LoadedPrior:
             if failures:
                 raise failures.pop()
             return decider._load(version)

@@ -66,9 +66,11 @@ class Metrics:
         from prometheus_client import generate_latest
         from prometheus_client.registry import Collector, CollectorRegistry
 
+        families = list(self._collect(gauges, policy))
+
         class Present(Collector):
-            def collect(collector) -> Iterator[Any]:
-                yield from self._collect(gauges, policy)
+            def collect(self) -> Iterator[Any]:
+                yield from families
 
         registry = CollectorRegistry()
         registry.register(Present())

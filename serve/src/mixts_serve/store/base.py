@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 from msgspec import field as struct_field
+from msgspec.structs import replace
 
 from mixts.errors import ParameterError
 from mixts.extend import Array, Float
@@ -102,6 +103,7 @@ class Changes(Struct):
     """Windows of decisions that now have a reward."""
     tasks: list[records.TaskEntry] = struct_field(default_factory=list)
     counts: dict[CountKey, records.SpanCount] = struct_field(default_factory=dict)
+    """Counts of the shortest spans."""
 
     def count(
         self, decision: records.LoggedDecision, task: records.TaskEntry,
@@ -112,8 +114,8 @@ class Changes(Struct):
 
         ``value`` is the reward that the decision is counted with.
         """
-        spans = self._spans_of(decision)
-        counted: tuple[Any, ...] = (task, self.tally, *spans)
+        span = self._span_of(decision)
+        counted: tuple[Any, ...] = (task, self.tally, span)
         for record in counted:
             record.decisions += decisions
             record.rewards += rewards
@@ -121,22 +123,29 @@ class Changes(Struct):
             record.defaults += defaults
             record.deferred += deferred
         if value is not None:
-            for span in spans:
-                span.reward_sum += value
-                span.reward_squares += value**2
+            span.reward_sum += value
+            span.reward_squares += value**2
 
-    def _spans_of(self, decision: records.LoggedDecision) -> list[records.SpanCount]:
+    def _span_of(self, decision: records.LoggedDecision) -> records.SpanCount:
         at, arm = decision.at, decision.action if decision.action_set is None else NO_ARM
-        found = []
-        for span in COUNT_SPANS:
-            key = (span, at - at % span, arm, decision.version, decision.policy)
-            count = self.counts.get(key)
-            if count is None:
-                count = self.counts[key] = records.SpanCount(*key, at, at)
-            # A batch may reward an earlier decision of the span before it makes another.
-            count.first_at, count.last_at = min(count.first_at, at), max(count.last_at, at)
-            found.append(count)
-        return found
+        key = (COUNT_SPANS[0], at - at % COUNT_SPANS[0], arm, decision.version, decision.policy)
+        count = self.counts.get(key)
+        if count is None:
+            count = self.counts[key] = records.SpanCount(*key, at, at)
+        # A batch may reward an earlier decision of the span before it makes another.
+        elif at < count.first_at:
+            count.first_at = at
+        elif at > count.last_at:
+            count.last_at = at
+        return count
+
+    def all_counts(self) -> list[records.SpanCount]:
+        """Return the counts of the shortest spans, and the same as parts of the longer ones."""
+        return [
+            replace(count, span=span, start=count.start - count.start % span)
+            for count in self.counts.values()
+            for span in COUNT_SPANS
+        ]
 
 
 # -- a database -----------------------------------------------------------------------------------
@@ -299,7 +308,7 @@ class Transaction(ABC):
             self.replace_windows(changes.closed, changes.opened)
             self.save_tasks(changes.tasks)
             self._execute_each(
-                tables.COUNTS.count, list(map(tables.COUNTS.values, changes.counts.values()))
+                tables.COUNTS.count, list(map(tables.COUNTS.values, changes.all_counts()))
             )
             self._execute_each(tables.ACTIVITY.count, [tables.ACTIVITY.values(tally)])
 

@@ -15,7 +15,7 @@ from mixts_serve.records import OpenWindow, TaskEntry
 from mixts_serve.store.base import COUNTS_OF_THE_LOG, LOGGED_COUNTS, Transaction
 from mixts_serve.store.store import DecisionStore
 from mixts_serve.store.tables import COUNTS, OPEN_WINDOWS, TASK, Row
-from mixts_serve.versions import ActivePrior
+from mixts_serve.versions import LoadedPrior
 
 _CHUNK = 20_000
 """Number of rewards that are learned from at a time, and of tasks that are compared."""
@@ -116,7 +116,7 @@ def rebuild(store: DecisionStore, *, write: bool = True) -> Rebuilt:
 
 
 def _rebuild(
-    store: DecisionStore, active: ActivePrior, damage: tuple[str, ...], write: bool
+    store: DecisionStore, active: LoadedPrior, damage: tuple[str, ...], write: bool
 ) -> Rebuilt:
     with store.backend.transaction() as transaction:
         transaction.freeze()
@@ -228,7 +228,7 @@ class _Log:
             self._sets[number] = actions.rows
 
 
-def _differences(store: DecisionStore, active: ActivePrior, log: _Log) -> Iterator[list[TaskEntry]]:
+def _differences(store: DecisionStore, active: LoadedPrior, log: _Log) -> Iterator[list[TaskEntry]]:
     """Yield the tasks that differ as they should be, a chunk at a time."""
     stored = map(TASK.read, store.backend.scan(_TASKS))
     start = 0
@@ -249,9 +249,9 @@ def _differences(store: DecisionStore, active: ActivePrior, log: _Log) -> Iterat
         ]
 
 
-def _active(store: DecisionStore) -> ActivePrior:
+def _active(store: DecisionStore) -> LoadedPrior:
     version = store.active_version()
     body = None if version is None else store.prior_body(version)
     if version is None or body is None:
         raise StoreError(f"{store.name} has no prior yet, and so no tasks: there is nothing to do")
-    return ActivePrior.load(version, body)
+    return LoadedPrior.load(version, body)

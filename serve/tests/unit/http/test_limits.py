@@ -1,13 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from mixts_serve.http.endpoints import Readers
 from mixts_serve.http.limits import Limits, RateLimit
 from mixts_serve.http.refusals import RefusalError
