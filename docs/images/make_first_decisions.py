@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mixts_paper.studies.agents import BESTSELLER, bestseller
+from mixts_paper.studies import BESTSELLER, bestseller
 from mixts_paper.studies.policies import shop_prior
 
 import mixts

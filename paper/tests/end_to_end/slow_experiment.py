@@ -21,7 +21,6 @@ from mixts_paper.experiments.base import Arrays, Once
 
 import mixts
 from mixts import errors
-from mixts.simulation import prepare
 
 
 class SlowPart(SimulationBlocks):
@@ -35,11 +34,8 @@ class SlowPart(SimulationBlocks):
         marks: Path,
         seconds: float,
     ) -> None:
-        simulation = prepare(
-            {"MixTS": prior, "UniTS": prior.collapse()}, mixts.BanditEnvironment(prior),
-            setting.n_rounds, setting.n_runs, setting.seed, block_size=2,
-        )  # fmt: skip
-        super().__init__(simulation)
+        agents = {"MixTS": prior, "UniTS": prior.collapse()}
+        super().__init__(agents, mixts.BanditEnvironment(prior), setting, block_size=2)
         self.cost = 1.0  # so that every block is a job
         self.name, self.marks, self.seconds = name, marks, seconds
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mixts_paper.studies import _download
-from mixts_paper.studies._download import DownloadError, PublishedFile, cache_folder, fetch
+from mixts_paper import studies
+from mixts_paper.studies import DownloadError, PublishedFile, cache_folder, fetch
 from mixts_paper.studies.cifar100 import CIFAR100
 
 import mixts
@@ -95,7 +95,7 @@ def test_a_failed_download_is_repeated(server: Server, tmp_path: Path) -> None:
     assert fetch(server.file(), tmp_path / "one").read_bytes() == CONTENT
     server.cuts = [300_000]
     assert fetch(server.file(), tmp_path / "two").read_bytes() == CONTENT
-    server.statuses = [503] * (_download.RETRIES + 1)
+    server.statuses = [503] * (studies.RETRIES + 1)
     with pytest.raises(DownloadError, match=r"503.* or give a copy with --data"):
         fetch(server.file(), tmp_path / "three")
     assert not list((tmp_path / "three").iterdir())

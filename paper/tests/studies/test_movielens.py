@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mixts_paper.experiments import Reproduction, Setting, reproduce
-from mixts_paper.studies._download import DownloadError, PublishedFile
+from mixts_paper.studies import DownloadError, PublishedFile
 from mixts_paper.studies.movielens import EXPERIMENT, clustered, ratings, splits
 from mixts_paper.studies.movielens.ratings import (
     FILM_SHRINKAGE,

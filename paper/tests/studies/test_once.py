@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from mixts_paper.studies import BESTSELLER, IDS
 from mixts_paper.studies import policies as study
-from mixts_paper.studies.agents import BESTSELLER, IDS
 from mixts_paper.studies.policies import GREEDY, TS, Comparison
 
 import mixts

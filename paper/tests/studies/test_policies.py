@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mixts_paper.studies import BESTSELLER, Fixed, bestseller
 from mixts_paper.studies import policies as study
-from mixts_paper.studies.agents import BESTSELLER, Fixed, bestseller
 from mixts_paper.studies.policies import Comparison, SimulatedProblem, policies, shop_prior
 
 import mixts

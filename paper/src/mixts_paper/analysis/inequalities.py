@@ -15,7 +15,7 @@ import numpy as np
 from mixts import MixturePrior
 from mixts.environments import BanditProblem, Environment, Problem
 from mixts.errors import ParameterError
-from mixts.extend import Array, Estimate, Float, Int, estimate
+from mixts.extend import Array, ArrayLike, Estimate, Float, Int, estimate
 from mixts.families import Family
 from mixts.simulation import Observer, Results, Round, RoundRecorder, check_latent, simulate
 from mixts_paper.bounds.comparison import N_ERRORS
@@ -103,7 +103,9 @@ class Inequality:
         if not self.in_expectation:
             return self.share == 1
         mean, error = self._excess
-        limit = _n_errors(len(self.left), mean.size, N_EQUAL if self.equality else N_ERRORS)
+        limit = N_EQUAL if self.equality else N_ERRORS
+        if mean.size > 1 and len(self.left) > 1:
+            limit = max(limit, float(chance_errors(len(self.left), mean.size)))
         size = np.abs(self.right).reshape(len(self.right), -1).mean(axis=0)
         far = np.abs(mean) if self.equality else mean
         return bool((far <= limit * error + _ROUNDING * size).all())
@@ -143,13 +145,14 @@ def _over_runs(values: Float[Array, "..."]) -> Estimate:
     return estimate(values.reshape(len(values), -1).mean(axis=1))
 
 
-def _n_errors(n_runs: int, n_cases: int, least: float) -> float:
-    """Return how many standard errors chance alone may add in one of several cases."""
-    if n_cases == 1 or n_runs < 2:
-        return least
+def chance_errors(n_runs: ArrayLike, n_cases: int) -> Any:
+    """Return how many standard errors chance alone exceeds in one of several cases.
+
+    That happens with probability ``CHANCE`` at most (Student's t, Bonferroni). NaN for one run.
+    """
     from scipy import special  # takes as long to import as all of mixts
 
-    return max(least, float(special.stdtrit(n_runs - 1, 1 - CHANCE / n_cases)))
+    return special.stdtrit(np.asarray(n_runs, float) - 1, 1 - CHANCE / max(n_cases, 1))
 
 
 # -- measurements ----------------------------------------------------------------------------------

@@ -44,8 +44,6 @@ def register(parser: argparse.ArgumentParser) -> None:
         help="image features (npz) for paper/images and beyond/policies")  # fmt: skip
     add("--option", action="append", default=[], metavar="NAME=VALUE",
         help="another option of an experiment; may be repeated")  # fmt: skip
-    add("--allow-old-results", action="store_true",
-        help="exit with status 0 even if the report has numbers of other code")  # fmt: skip
     add("--quiet", action="store_true", help="print errors only")
     parser.set_defaults(run=run)
 
@@ -76,11 +74,10 @@ def run(options: argparse.Namespace) -> int:
     if done.stale:
         print(
             f"mixts: the numbers of {', '.join(done.stale)} come from other code or libraries than "
-            f"the present ones. To compute them again, remove these folders in {out}; to accept "
-            "them, add --allow-old-results",
+            f"the present ones. To compute them again, remove these folders in {out}",
             file=sys.stderr,
         )
-    return OLD_RESULTS if done.stale and not options.allow_old_results else 0
+    return OLD_RESULTS if done.stale else 0
 
 
 def listing(experiments: Mapping[str, Experiment]) -> str:

@@ -27,7 +27,7 @@ from mixts.environments import Environment
 from mixts.errors import ParameterError
 from mixts.extend import Array
 from mixts.pages import Verdict
-from mixts.simulation import AgentSpec, Results, Simulation, prepare
+from mixts.simulation import AgentSpec, Results, prepare
 
 Arrays = dict[str, Array]
 Once = Callable[[str, Callable[[], Arrays]], Arrays]
@@ -78,16 +78,7 @@ class SimulationBlocks(Blocks):
     """Agents on an environment: regret, reward and observations of each, round by round."""
 
     def __init__(
-        self, simulation: Simulation, *, microseconds: float = 10.0, rewards: bool = True
-    ) -> None:
-        self.simulation = simulation
-        self.rewards = rewards
-        runs = simulation.width(0) * simulation.n_rounds * len(simulation.recipes)
-        self.cost = 1e-6 * microseconds * runs
-
-    @classmethod
-    def of(
-        cls,
+        self,
         agents: Mapping[str, AgentSpec],
         environment: Environment,
         setting: Setting,
@@ -95,11 +86,27 @@ class SimulationBlocks(Blocks):
         microseconds: float = 10.0,
         rewards: bool = True,
         **options: Any,
-    ) -> SimulationBlocks:
-        """Prepare the simulation of a setting; ``options`` are those of :func:`prepare`."""
+    ) -> None:
+        """Prepare the simulation of a setting.
+
+        Parameters
+        ----------
+        agents, environment
+            As in :func:`mixts.simulate`.
+        setting
+            Numbers of runs and rounds, and the seed.
+        microseconds
+            Approximate time for one decision of one agent.
+        rewards
+            Whether to keep the rewards besides the regret.
+        options
+            Options of :func:`mixts.simulation.prepare`, which take precedence over the setting.
+        """
         size = {"n_rounds": setting.n_rounds, "n_runs": setting.n_runs, "seed": setting.seed}
-        simulation = prepare(agents, environment, **{**size, **options})
-        return cls(simulation, microseconds=microseconds, rewards=rewards)
+        self.simulation = prepare(agents, environment, **{**size, **options})
+        self.rewards = rewards
+        n_decisions = self.simulation.width(0) * self.simulation.n_rounds * len(agents)
+        self.cost = 1e-6 * microseconds * n_decisions
 
     @property
     def n_blocks(self) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from mixts.extend import Array, Estimate, estimate
 from mixts.pages import Verdict
-from mixts_paper.analysis.inequalities import CHANCE, N_EQUAL
+from mixts_paper.analysis.inequalities import CHANCE, N_EQUAL, chance_errors
 from mixts_paper.bounds.comparison import N_ERRORS, RULE
 
 MOST_ERRORS = 10.0
@@ -89,11 +89,8 @@ def nowhere_worse(differences: Sequence[Estimate], n_runs: Sequence[int]) -> Ver
     "does not hold" if one is below 0 by more than chance explains. "undecided" if one is below 0
     by more than two standard errors, or has too few runs to tell. Otherwise "holds".
     """
-    from scipy import special  # takes as long to import as all of mixts
-
     mean, error = np.array(differences, float).reshape(-1, 2).T
-    degrees = np.array(n_runs, float) - 1
-    n_errors = special.stdtrit(degrees, 1 - CHANCE / max(len(differences), 1))  # NaN for one run
+    n_errors = chance_errors(n_runs, len(differences))
     if (mean < -n_errors * error).any():
         return "does not hold"
     fine = (mean >= -N_ERRORS * error) & (n_errors <= MOST_ERRORS)

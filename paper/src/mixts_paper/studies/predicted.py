@@ -33,7 +33,7 @@ from mixts.diagnostics import Earnings, compare_policies
 from mixts.environments import Environment, ReplayArms
 from mixts.extend import Array, random
 from mixts.logs import Fit
-from mixts_paper.studies.agents import Fixed
+from mixts_paper.studies import Fixed
 from mixts_paper.studies.policies import SHOP
 
 HORIZONS = (5, 10)

@@ -19,7 +19,6 @@ from mixts_paper.experiments import (
 from mixts_paper.experiments.base import Arrays, Once
 
 import mixts
-from mixts.simulation import prepare
 
 
 def bandit() -> mixts.MixturePrior:
@@ -96,12 +95,12 @@ class SmallExperiment(Experiment):
     def parts(self, setting: Setting, once: Once) -> dict[str, Blocks]:
         once("made", lambda: {"number": np.array([float(setting.seed)])})
         prior = bandit()
-        simulation = prepare(
-            {"MixTS": prior, "UniTS": prior.collapse()},
-            mixts.BanditEnvironment(prior),
-            setting.n_rounds, setting.n_runs, setting.seed, block_size=2,
-        )  # fmt: skip
-        return {"counted": CountingPart(self.marks), "agents": SimulationBlocks(simulation)}
+        agents = {"MixTS": prior, "UniTS": prior.collapse()}
+        bandits = mixts.BanditEnvironment(prior)
+        return {
+            "counted": CountingPart(self.marks),
+            "agents": SimulationBlocks(agents, bandits, setting, block_size=2),
+        }
 
     def analyse(self, measured: Measured) -> Analysis:
         return Analysis(

@@ -78,7 +78,7 @@ def test_a_study_counts_the_modules_it_shares() -> None:
     (study,) = chosen(["mixts_paper.studies.movielens"]).values()
     names = {path.relative_to(ROOT).as_posix() for path in study.sources()}
     assert {
-        "paper/src/mixts_paper/studies/_download.py",
+        "paper/src/mixts_paper/studies/__init__.py",
         "paper/src/mixts_paper/studies/movielens/__init__.py",
         "paper/src/mixts_paper/studies/movielens/ratings.py",
     } <= names

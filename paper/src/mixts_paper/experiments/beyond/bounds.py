@@ -14,7 +14,7 @@ from mixts.extend import Array, ArrayLike, Estimate, Float, estimate
 from mixts.pages import Verdict
 from mixts.plots import draw_lines, new_panels
 from mixts_paper.analysis import Inequality, LatentCost, LatentCostObserver
-from mixts_paper.analysis.inequalities import CHANCE
+from mixts_paper.analysis.inequalities import chance_errors
 from mixts_paper.bounds import entropy, theorem1
 from mixts_paper.bounds import of as bounds_of
 from mixts_paper.experiments import base
@@ -81,7 +81,7 @@ class BoundsExperiment(base.Experiment):
 
     def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
         return {
-            problem.name: base.SimulationBlocks.of(
+            problem.name: base.SimulationBlocks(
                 {"MixTS": problem.prior}, BanditEnvironment(problem.prior), setting,
                 microseconds=12.0, block_size=BLOCK, observe=LatentCostObserver(problem.prior),
             )
@@ -149,10 +149,7 @@ def _verdict(steps: Mapping[str, Mapping[str, Inequality]], *names: str) -> Verd
     found = [step for one in steps.values() for name, step in one.items() if name in (names or one)]
     if all(step.holds for step in found):
         return "holds"
-    from scipy import special  # takes as long to import as all of mixts
-
-    n_runs = min(len(step.left) for step in found)
-    limit = special.stdtrit(max(1, n_runs - 1), 1 - CHANCE / len(found))
+    limit = chance_errors(max(2, min(len(step.left) for step in found)), len(found))
     sure = [step for step in found if not step.in_expectation and not step.holds]
     off = [step for step in found if step.in_expectation and step.deviation > limit]
     return "does not hold" if sure or off else "undecided"

@@ -39,7 +39,7 @@ class LongRunExperiment(base.Experiment):
         prior = MixturePrior(BernoulliArms.uniform(N_ARMS))
         agents, bandit = policies_of(prior, setting.n_rounds, PLAIN), BanditEnvironment(prior)
         return {
-            "agents": base.SimulationBlocks.of(
+            "agents": base.SimulationBlocks(
                 agents, bandit, setting, block_size=BLOCK, microseconds=20.0, rewards=False
             )
         }

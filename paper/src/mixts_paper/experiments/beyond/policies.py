@@ -136,7 +136,7 @@ def _part(
     prior: MixturePrior, environment: Environment, setting: base.Setting, slow: bool
 ) -> base.SimulationBlocks:
     n_runs = max(2, setting.n_runs // SLOW) if slow else setting.n_runs
-    return base.SimulationBlocks.of(
+    return base.SimulationBlocks(
         policies_of(prior, setting.n_rounds, PLAIN), environment, setting,
         microseconds=500.0 if slow else 100.0, rewards=False, n_runs=n_runs, block_size=BLOCK,
     )  # fmt: skip

@@ -65,7 +65,7 @@ class RiverSwimPriorsExperiment(base.Experiment):
         played: dict[str, Any] = {row.name: (agents_of(river, row), river) for row in ROWS}
         played |= {"rivals": (rivals, river), POSSIBLE: (agents, tasks)}
         return {
-            name: base.SimulationBlocks.of(
+            name: base.SimulationBlocks(
                 agents, where, setting, block_size=BLOCK, microseconds=25.0, rewards=False
             )
             for name, (agents, where) in played.items()

@@ -64,7 +64,7 @@ def part(
     prior = synthetic_prior(n_components, width, weights)
     agents: dict[str, Any] = {"MixTS": prior, "Oracle": partial(Oracle, prior)}
     environment = BanditEnvironment(prior, np.eye(N_FEATURES))
-    return base.SimulationBlocks.of(agents, environment, setting, microseconds=8.0, rewards=False)
+    return base.SimulationBlocks(agents, environment, setting, microseconds=8.0, rewards=False)
 
 
 def bound_terms(n_rounds: int, n_components: int, width: float, form: str) -> BoundTerms:

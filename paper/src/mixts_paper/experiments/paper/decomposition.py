@@ -114,7 +114,7 @@ class DecompositionExperiment(base.Experiment):
 def observed(setting: base.Setting, width: float) -> base.SimulationBlocks:
     """Return the simulation of the bandit as arms: with unit vectors the numbers are the same."""
     prior = bandit.arms_prior(width=width)
-    return base.SimulationBlocks.of(
+    return base.SimulationBlocks(
         {"MixTS": prior}, BanditEnvironment(prior), setting, microseconds=20.0,
         observe=DecompositionObserver(prior),
     )  # fmt: skip

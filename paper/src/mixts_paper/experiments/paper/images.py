@@ -86,7 +86,7 @@ class ImagesExperiment(base.Experiment):
             partial(prior_arrays, coefficients["coefficients"], images.n_classes, setting.seed),
         )
         return {
-            "agents": base.SimulationBlocks.of(
+            "agents": base.SimulationBlocks(
                 agents_of(*priors_of(fitted)),
                 ClassificationBandit(images.test_features, images.test_labels),
                 setting, block_size=BLOCK,

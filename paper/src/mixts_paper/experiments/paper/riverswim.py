@@ -99,7 +99,7 @@ class RiverSwimExperiment(base.Experiment):
 
     def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
         river = RiverSwim()
-        simulated = base.SimulationBlocks.of
+        simulated = base.SimulationBlocks
         return {
             "agents": simulated(
                 agents_of(river), river, setting, microseconds=15.0, block_size=BLOCK

@@ -16,7 +16,7 @@ from mixts_paper.bounds.comparison import N_ERRORS
 from mixts_paper.experiments import Analysis, Blocks, Experiment, Measured, Scale, Setting
 from mixts_paper.experiments.base import Arrays, Once
 from mixts_paper.experiments.verdicts import exceeds, not_worse, weakest
-from mixts_paper.studies.agents import BESTSELLER, IDS
+from mixts_paper.studies import BESTSELLER, IDS
 from mixts_paper.studies.movielens.ratings import (
     CONTENT,
     Ratings,

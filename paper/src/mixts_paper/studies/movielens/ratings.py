@@ -39,7 +39,7 @@ from mixts.errors import FormatError
 from mixts.extend import Array
 from mixts.families import LinearGaussian, LinearStatistics
 from mixts.learning import learn, statistics_of
-from mixts_paper.studies._download import PublishedFile, cache_folder, fetch
+from mixts_paper.studies import PublishedFile, cache_folder, fetch
 
 PUBLISHED = PublishedFile(
     name="ml-latest-small.zip",

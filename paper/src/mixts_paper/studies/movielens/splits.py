@@ -26,7 +26,7 @@ from mixts.learning import (
 )
 from mixts.simulation import AgentSpec, simulate
 from mixts_paper.experiments.base import Arrays, Blocks
-from mixts_paper.studies.agents import BESTSELLER, IDS, bestseller
+from mixts_paper.studies import BESTSELLER, IDS, bestseller
 from mixts_paper.studies.movielens.ratings import (
     FilmFeatures,
     Ratings,
