@@ -1,7 +1,7 @@
-"""What the measurements of the proofs share: inequalities, and what is recorded of actions.
+"""Steps of a proof as inequalities with measured sides, and the recorder that measures them.
 
 The bounds of the paper and those that know the latent prior are proved in steps. Each step is an
-inequality between sums over rounds, and both sides can be measured in simulations of MixTS.
+inequality between sums over rounds, and simulations of MixTS measure both sides.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def chance_errors(n_runs: ArrayLike, n_cases: int) -> Any:
 
 @dataclass(frozen=True, repr=False)
 class MeasuredRegret:
-    """What was observed of MixTS in a simulation, whatever it was."""
+    """Measurements of MixTS in a simulation; derived classes say of what."""
 
     kappa: Float[Array, " n_runs"]
     sampled: Int[Array, "n_runs n_rounds"]

@@ -1,4 +1,4 @@
-"""What it costs to find the latent state, and the steps of the bounds that know the latent prior.
+"""Measure what finding the latent state costs, and each step of the bounds that know the prior P_0.
 
 The regret of a round is W_t + B_t: W_t is what not knowing the parameters costs once the latent
 state is known (learning), B_t what not knowing the state costs (identification). ``docs/theory.md``

@@ -1,12 +1,14 @@
 """Bounds in the entropy of the latent prior, and in the effective number of its states.
 
 The regret of a round is W_t + B_t: W_t is what not knowing the parameters costs once the latent
-state is known (*learning*), B_t what not knowing the state costs (*identification*). Both are inner
-products of the best action with something unknown. An action that is drawn independently from the
-law of the best action sees a variance of that unknown that is at most r times smaller than the
-square of the inner product, and over n rounds these variances add up to little: each is paid for by
-information or by a drop of the covariance. With gamma_s the most information that n rounds can give
-on theta once the state s is known, and r = min(d, K), r_B = min(d, K, L - 1):
+state is known (*learning*), B_t what not knowing the state costs (*identification*). The proofs are
+in ``docs/theory.md``.
+
+**Entropy.** Both costs are inner products of the best action with something unknown. MixTS draws
+its action from the law of the best action. The unknown's variance at that action is at least the
+square of the mean inner product, divided by r. Over n rounds these variances add up to little: each
+is paid for by information or by a drop of the covariance. With gamma_s the most information that n
+rounds can give on theta once the state s is known, and r = min(d, K), r_B = min(d, K, L - 1):
 
     E sum_t W_t <= sqrt(r n w),     w = sum_s P_0(s) w_s
     E sum_t B_t <= sqrt(r_B n b),   b = 2 sigma^2 H(P_0) + kappa^2 tr Cov(theta)
@@ -14,16 +16,14 @@ on theta once the state s is known, and r = min(d, K), r_B = min(d, K, L - 1):
                    j = 2 sigma^2 (H(P_0) + sum_s P_0(s) gamma_s) + kappa^2 tr Cov(theta)
 
 The condition (C) makes b smaller: all covariances are equal, and either isotropic or, where actions
-are unit vectors, diagonal. ``docs/theory.md`` has the proofs.
+are unit vectors, diagonal.
 
-A bound in the effective number of latent states.
-
-For each state a ledger is kept: by how much did its predictions exceed the rewards in the rounds in
-which it was drawn? The ledger of the true state is a martingale and stays below
-``rad(N) = sqrt(v (N + 1) (log(N + 1) + 2 log(1 / delta)))`` after N draws, with probability
-1 - delta. A state whose ledger is larger is probably wrong and is hardly drawn any more; the others
-have cost no more than their ledgers. State s is drawn n P_0(s) times on average, which
-brings in P_0. Proof: ``docs/theory.md``.
+**Effective number of states.** The ledger of a state is the sum by which its predictions exceeded
+the rewards, over the rounds in which it was drawn. The ledger of the true state is a martingale and
+stays below ``rad(N) = sqrt(v (N + 1) (log(N + 1) + 2 log(1 / delta)))`` after N draws, with
+probability 1 - delta. A state whose ledger is larger is probably wrong and is hardly drawn any
+more; the others have cost no more than their ledgers. State s is drawn n P_0(s) times on average,
+which brings in P_0.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
 """Bounds for known models, and for narrow components, which are nearly known.
 
-Regret comes from drawing state s' while s is true, or the reverse, which happens in a round with
-probability 2 P_t(s) P_t(s'). The quantity sqrt(P_t(s) P_t(s')) shrinks on average by the factor
-rho_a(s, s') when action a is taken: the *affinity* int sqrt(p_s(y | a) p_s'(y | a)) dy of the two
+The proofs are in ``docs/theory.md``.
+
+**Known models.** Regret comes from drawing state s' while s is true, or the reverse, which happens
+in a round with probability 2 P_t(s) P_t(s'). When action a is taken, sqrt(P_t(s) P_t(s')) shrinks
+on average by the factor rho_a(s, s'): the *affinity* int sqrt(p_s(y | a) p_s'(y | a)) dy of the two
 laws of its observation. With alpha = 1 - rho for the best action of s and beta for that of s',
 
     regret <= sum_{s < s'} gap_{ss'} sqrt(P_0(s) P_0(s')) / (2 sqrt(alpha beta))
 
 for every number of rounds. An MDP is a case of it: an action is a policy, an observation an
 episode. Where an action is tied with others for the best, and ties are broken at random, gaps and
-alphas are averages over the tied actions. Proof: ``docs/theory.md``.
+alphas are averages over the tied actions.
 
-A bound for narrow components: that of known models, plus terms that vanish with the width.
-
-As long as the best arm is the one that its state suggests, regret is that of known models. Two
-things are added: the chance e that another arm is best, and affinities that get worse as an arm is
-learned, because the posterior means of two states meet there. By then most of
-sqrt(P_t(s) P_t(s')) is gone. Proof: ``docs/theory.md``.
+**Narrow components.** As long as the best arm is the one that its state suggests, regret is that of
+known models. Two terms are added, which vanish with the width: the probability e that another arm
+is best, and affinities that get worse as an arm is learned, because the posterior means of two
+states meet there. By then most of sqrt(P_t(s) P_t(s')) is gone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A long run without prior knowledge: does a policy stop paying?"""
+"""Ten Bernoulli arms under a flat prior in many rounds: which policies stop losing?"""
 
 from __future__ import annotations
 

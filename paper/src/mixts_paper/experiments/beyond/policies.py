@@ -1,4 +1,4 @@
-"""Other policies on the belief of MixTS, on all bandits of the paper."""
+"""Compare MixTS with policies that act on the same belief, on every bandit of the paper."""
 
 from __future__ import annotations
 

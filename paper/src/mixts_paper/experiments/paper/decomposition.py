@@ -1,4 +1,4 @@
-"""The proof of Theorem 1, term by term, in simulation."""
+"""Measure the terms in the proof of Theorem 1, and compare the theorem with earlier bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One task while MixTS identifies it."""
+"""Follow a task round by round while MixTS finds its latent state."""
 
 from __future__ import annotations
 

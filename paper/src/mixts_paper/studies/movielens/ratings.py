@@ -1,19 +1,18 @@
-"""MovieLens: ratings as they are published, and features of films from some of the users.
+"""Read the ratings of MovieLens, and learn features of films from the ratings of some users.
 
-They come from a folder or a zip with ``ratings.csv`` and ``movies.csv``, or from the published data
-set: MovieLens ml-latest-small by GroupLens at the University of Minnesota, for research and not for
-commercial use; its README has the full terms. F. Maxwell Harper and Joseph A. Konstan, The
-MovieLens Datasets: History and Context, ACM Transactions on Interactive Intelligent Systems 5, 4
-(2015).
+**Ratings** come from a folder or a zip with ``ratings.csv`` and ``movies.csv``, or from the
+published data set: MovieLens ml-latest-small by GroupLens at the University of Minnesota, for
+research and not for commercial use; its README has the full terms. F. Maxwell Harper and Joseph A.
+Konstan, The MovieLens Datasets: History and Context, ACM Transactions on Interactive Intelligent
+Systems 5, 4 (2015).
 
-Films as vectors, learned from the ratings of training users only.
-
-A film is first described by a vector z: its genres, its year, the number of training users who
-rated it, and how much better than average they rated it. Each training user has coefficients on
-these descriptions; one Gaussian with mean m and covariance S is fitted to them. With R R' = S and a
-standard normal e, a user rates a film ``m'z + (R e)'z``: the common opinion, and the differences
-between people. The features are 1, ``m'z``, and the first principal components of ``R'z``, the
-combinations of the description about which people disagree most.
+**Features** are learned from the ratings of training users only. A film is first described by a
+vector z: its genres, its year, the number of training users who rated it, and how much better than
+average they rated it. Each training user has coefficients on these descriptions; one Gaussian with
+mean m and covariance S is fitted to them. With R R' = S and a standard normal e, a user rates a
+film ``m'z + (R e)'z``: the common opinion, and the differences between people. The features are 1,
+``m'z``, and the first principal components of ``R'z``, the combinations of the description about
+which people disagree most.
 
 When a training rating is predicted, the features of its film are computed without that rating.
 Otherwise the features of a film with few ratings would contain the very rating to be predicted. The

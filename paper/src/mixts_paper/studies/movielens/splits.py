@@ -1,4 +1,4 @@
-"""Priors that are learned from training users, and splits whose held-out users play them."""
+"""Split the users of MovieLens: learn priors from some of them, and decide for the others."""
 
 from __future__ import annotations
 
