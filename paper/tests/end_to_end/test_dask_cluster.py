@@ -43,12 +43,12 @@ def cluster() -> Iterator[DaskEngine]:
 
 
 @contextmanager
-def new_cluster() -> Iterator[DaskEngine]:
+def new_cluster(n_workers: int = 2) -> Iterator[DaskEngine]:
     with pytest.MonkeyPatch.context() as patch:
         for name in VARIABLES:
             patch.setenv(name, "5")
         with dask.config.set({"distributed.scheduler.allowed-failures": 1}):
-            started = DaskEngine(n_workers=2)
+            started = DaskEngine(n_workers=n_workers)
         with started:
             yield started
 
@@ -311,7 +311,7 @@ def test_a_job_that_kills_its_workers_is_an_error_and_what_is_shared_outlives_th
 
 
 def test_an_abandoned_cluster_leaves_nothing_behind() -> None:
-    with new_cluster() as cluster:
+    with new_cluster(n_workers=1) as cluster:
         worker = psutil.Process(cluster.submit(os.getpid).result())
         jobs = [cluster.submit(slow.sleep, 1) for _ in range(100)]
         with pytest.raises(KeyboardInterrupt), cluster:
