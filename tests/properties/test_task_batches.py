@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixts
-from mixts.families import _linear_posterior
+from mixts.families import _linear_core
+from mixts.families.linear import LinearFamily
 from tests.properties.agreement import assert_same_evidence, assert_same_weights
 from tests.properties.strategies import COVARIANCE_TYPES, FEWER, Problem, batches, problems
 
@@ -81,13 +82,9 @@ def test_tasks_that_arrive_later(
 def memory_for(n_slots: int) -> Iterator[None]:
     """Room for the posteriors of so few tasks only: the others are dropped and recomputed."""
 
-    class TightPool(_linear_posterior.SlotPool):
-        def __init__(self, *shape: int) -> None:
-            super().__init__(*shape[:-1], budget=0)
-            self.max_slots = n_slots
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_linear_posterior, "SlotPool", TightPool)
+        patch.setattr(LinearFamily, "task_bytes", 1)
+        patch.setattr(_linear_core, "BUDGET_BYTES", n_slots)
         yield
 
 

@@ -14,7 +14,7 @@ from mixts.families.quadrature import NormalMarginal
 from mixts.families.rewards import AverageRewards, OnceRewards, RewardBelief
 
 if TYPE_CHECKING:
-    from mixts.families._linear_posterior import LinearPosterior
+    from mixts.families.linear import LinearPosterior
 
 _ALONE = 1e-9
 """A row whose leverage is within this of 1 is alone in its direction: others say nothing of it."""
@@ -154,14 +154,14 @@ class ProductRewards(RowRewards):
     def best(
         self, rng: np.random.Generator, mask: Bool[Array, "m K"], n_samples: int
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-        """Estimate P(action is the best) by a compiled loop over pairs of draws."""
+        """Estimate P(action is the best) from pairs of draws."""
         found = self._in_draws(rng, mask, n_samples)
         return found[0], np.sqrt(found[1])
 
     def regrets(
         self, rng: np.random.Generator, mask: Bool[Array, "m K"], n_samples: int
     ) -> Float[Array, "m K"]:
-        """Estimate the regrets by the same loop."""
+        """Estimate the regrets from the same kind of draws."""
         return self._in_draws(rng, mask, n_samples)[2]
 
     def _in_draws(self, rng: np.random.Generator, mask: Bool[Array, "m K"], n: int) -> Array:

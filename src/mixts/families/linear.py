@@ -2,20 +2,328 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from mixts import _checks
-from mixts._typing import Array, ArrayLike, Float
-from mixts.families._linear_posterior import LinearPosterior
-from mixts.families._linear_slots import task_bytes
-from mixts.families.base import Posterior
+from mixts import _checks, _program
+from mixts._numbers import LOG_2PI
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
+from mixts.errors import ActionError
+from mixts.families._linear_rewards import LinearRewards
+from mixts.families.base import Posterior, Waiting
 from mixts.families.coefficients import CoefficientFamily, CovarianceType
 from mixts.families.linear_statistics import LinearStatistics
+from mixts.families.rewards import RewardBelief, reweighed
 from mixts.families.statistics import Statistics
 
 __all__ = ["CovarianceType", "LinearFamily", "LinearGaussian"]
+
+# -- the posterior --------------------------------------------------------------------------------
+
+
+class Solution(NamedTuple):
+    """Posteriors of m pairs of a task and a component, theta ~ N(mean, root root')."""
+
+    mean: Float[Array, "m d"]
+    root: Float[Array, "m d d"]
+    log_det: Float[Array, " m"]
+    """ln det M / 2, M = I + C'VC / sigma^2."""
+    misfit: Float[Array, " m"]
+    """(y - A theta_0)' (sigma^2 I + A Sigma_0 A')^-1 (y - A theta_0), with the residuals of the
+    history."""
+
+
+def solve(
+    factor: Float[Array, "m p p"],
+    theta_0: Float[Array, "m d"],
+    root: Float[Array, "m d d"],
+    sigma: float,
+) -> Solution:
+    """Condition components N(theta_0, C C') on histories  [paper: Eq. 4].
+
+    The paper's posterior is ``Sigma_t = (Sigma_0^-1 + V / sigma^2)^-1`` with the mean
+    ``Sigma_t (Sigma_0^-1 theta_0 + B / sigma^2)``, where V = R'R and B = R'z. To keep all digits,
+    and for singular covariances too, neither sums nor inverses are formed: the QR factorisation of
+
+        [[I, 0], [R C / sigma, (z - R theta_0) / sigma]]
+
+    is a triangle [[T, g], [0, sqrt(q)]] with T'T = M = I + C'VC / sigma^2. Then
+    ``Sigma_t = C M^-1 C'`` has the root ``C T^-1``, and the mean is ``theta_0 + C T^-1 g``.
+
+    Parameters
+    ----------
+    factor
+        Triangle [[R, z], [0, sqrt(rss)]] of each history.
+    theta_0, root
+        Prior mean and a root C of the prior covariance.
+    sigma
+        Standard deviation of the noise.
+
+    Returns
+    -------
+    Solution
+        The posteriors.
+    """
+    m, d = theta_0.shape
+    r, z, rest = factor[:, :d, :d], factor[:, :d, d], factor[:, d, d] / sigma
+    stacked = np.zeros((m, 2 * d, d + 1))
+    stacked[:, :d, :d] = np.eye(d)
+    stacked[:, d:, :d] = r @ root / sigma
+    stacked[:, d:, d] = (z - (r @ theta_0[..., None])[..., 0]) / sigma
+    both = np.linalg.qr(stacked, mode="r")
+    t, g, q = both[:, :d, :d], both[:, :d, d:], both[:, d, d] ** 2
+    # C T^-1 is the transpose of the solution of T'X = C'.
+    after = np.swapaxes(np.linalg.solve(np.swapaxes(t, 1, 2), np.swapaxes(root, 1, 2)), 1, 2)
+    log_det = np.log(np.abs(np.diagonal(t, axis1=1, axis2=2))).sum(axis=1)
+    return Solution(theta_0 + (after @ g)[..., 0], after, log_det, rest**2 + q)
+
+
+_NUMBERS_AT_ONCE = 1 << 22
+"""Numbers in the largest array of one pass over pairs of tasks and components."""
+
+
+def _parts(n: int, size: int) -> Iterator[slice]:
+    """Yield slices of n rows of this size that fit into one pass."""
+    step = max(1, _NUMBERS_AT_ONCE // size)
+    for start in range(0, n, step):
+        yield slice(start, start + step)
+
+
+class LinearPosterior(Posterior):
+    """Posteriors of every component for each task, computed from the statistics when read."""
+
+    prior: LinearFamily
+
+    def __init__(
+        self,
+        prior: LinearFamily,
+        statistics: Statistics,
+        log_weights: Float[Array, " L"],
+        *,
+        allow_dormant: bool = True,
+    ) -> None:
+        super().__init__(prior, statistics, log_weights, allow_dormant=allow_dormant)
+        self._log_weights = log_weights
+        n, n_components = len(statistics), prior.n_components
+        self._evidence, self._misfit = np.zeros((n, n_components)), np.zeros((n, n_components))
+        self._is_stale = statistics.array("count") > 0
+
+    def _solve(self, tasks: Int[Array, " m"], latent: Int[Array, " m"]) -> Solution:
+        """Condition pairs of a task and a component."""
+        factor, family = self.statistics.array("factor"), self.prior
+        roots = family.roots.matrices()[family.roots.group_of[latent]]
+        return solve(factor[tasks], family.mean[latent], roots, family.unit_noise)
+
+    # -- evidence and updates -------------------------------------------------------------------
+
+    def _evaluate(self) -> None:
+        """Compute the evidence of tasks that have learned since it was last read."""
+        stale, n = np.flatnonzero(self._is_stale), self.prior.n_components
+        self._is_stale[stale] = False
+        tasks, latent = np.repeat(stale, n), np.tile(np.arange(n), len(stale))
+        for part in _parts(len(tasks), 2 * (self.prior.n_features + 1) ** 2):
+            found, own = self._solve(tasks[part], latent[part]), (tasks[part], latent[part])
+            self._misfit[own] = found.misfit
+            count = self.statistics.array("count")[tasks[part]]
+            density = self.prior.log_density(latent[part], count, found.misfit)
+            self._evidence[own] = density - found.log_det
+
+    @property
+    def relative_evidence(self) -> Float[Array, "n L"]:  # type: ignore[override]
+        """log p(history | s)."""
+        self._evaluate()
+        return self._evidence
+
+    def log_evidence(self) -> Float[Array, "n L"]:
+        """Return log p(history | s) = ``log_density - ln det M / 2``."""
+        return self.relative_evidence.copy()
+
+    def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
+        """Add observations to the statistics, all or none."""
+        self.statistics.observe(tasks, observed)
+        self._is_stale[tasks] = True
+
+    def add_tasks(self, n: int) -> None:
+        """Append tasks with no history."""
+        self.statistics = self.statistics.extend(n)
+        self._evidence = np.pad(self._evidence, ((0, n), (0, 0)))
+        self._misfit = np.pad(self._misfit, ((0, n), (0, 0)))
+        self._is_stale = np.pad(self._is_stale, (0, n))
+
+    # -- parameters -----------------------------------------------------------------------------
+
+    def sample(
+        self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
+    ) -> Float[Array, "m p"]:
+        """Draw theta ~ N(mean, covariance) of the component of each task."""
+        return self._place(tasks, latent, rng.standard_normal((len(tasks), self.prior.n_features)))
+
+    def _place(
+        self, tasks: Int[Array, " m"], latent: Int[Array, " m"], x: Float[Array, "m d"]
+    ) -> Float[Array, "m d"]:
+        """Turn standard normals into parameters, ``mean + root x``."""
+        n, theta = self.prior.n_components, np.empty_like(x)
+        pairs, place = np.unique(tasks * n + latent, return_inverse=True)
+        order = np.argsort(place, kind="stable")
+        for part in _parts(len(order), 2 * (x.shape[1] + 1) ** 2):
+            rows = order[part]
+            own, where = np.unique(place[rows], return_inverse=True)
+            found = self._solve(*np.divmod(pairs[own], n))
+            theta[rows] = found.mean[where] + (found.root[where] @ x[rows, :, None])[..., 0]
+        return theta
+
+    def _every(self, tasks: Int[Array, " m"]) -> tuple[Float[Array, "m L d"], Array]:
+        """Return means (m, L, d) and roots (m, L, d, d) of every component."""
+        n, d = self.prior.n_components, self.prior.n_features
+        found = self._solve(np.repeat(tasks, n), np.tile(np.arange(n), len(tasks)))
+        return found.mean.reshape(-1, n, d), found.root.reshape(-1, n, d, d)
+
+    def _means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L d"]:
+        """Return E[theta | history, s]."""
+        return self._every(tasks)[0]
+
+    def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
+        """Return E[theta | history, s]."""
+        return self._means(tasks)
+
+    def component_covariances(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p p"]:
+        """Return Cov[theta | history, s]."""
+        root = self._every(tasks)[1]
+        return root @ np.swapaxes(root, 2, 3)
+
+    def component_roots(self, tasks: Int[Array, " m"]) -> Float[Array, "m L d d"]:
+        """Return R with R'R = Cov[theta | history, s], in units of the noise.
+
+        Components that are dormant may have zeros.
+        """
+        return np.swapaxes(self._every(tasks)[1], 2, 3)
+
+    def family(self, task: int) -> LinearFamily:
+        """Return the posterior of one task as a prior."""
+        mean, root = (part[0] for part in self._every(np.array([task])))
+        covariance = root @ np.swapaxes(root, 1, 2)
+        covariance = (covariance + np.swapaxes(covariance, 1, 2)) / 2
+        return self.prior.with_moments(mean, covariance)
+
+    # -- mean rewards of actions ----------------------------------------------------------------
+
+    def action_moments(self, tasks: Int[Array, " m"], actions: Array) -> Float[Array, "2 m L K"]:
+        """Return mean a'mean and variance |root'a|^2 of a'theta; dormant components may have zeros.
+
+        ``actions`` is one set (K, d) for all, or one for each decision, (m, K, d).
+        """
+        mean, root = self._every(tasks)
+        sets = actions if actions.ndim == 2 else actions[:, None]
+        return np.stack([(sets @ mean[..., None])[..., 0], ((sets @ root) ** 2).sum(axis=3)])
+
+    def action_means(self, tasks: Int[Array, " m"], actions: Array) -> Float[Array, "m L K"]:
+        """Return the mean of a'theta for all actions; dormant components may have zeros."""
+        return np.asarray(self.action_moments(tasks, actions)[0])
+
+    def best_in_draws(
+        self,
+        rng: np.random.Generator,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array,
+        mask: Bool[Array, "m K"],
+        n_samples: int,
+    ) -> Float[Array, "3 m K"]:
+        """Estimate P(action is best), the variance of that estimate, and regrets, without bias.
+
+        The regret is E[max_b X_b] - E[X_a], X_a = a'theta. Only E[max_b X_b - X_lead] is sampled,
+        where lead is the action of the highest mean: the other differences come from exact means.
+
+        Components are summed exactly, and parameters are sampled. Component s gets
+        ``2 + n_samples w_s / 2`` pairs of samples, a number fixed by the history, so that the
+        estimate ``sum_s w_s (mean over s's samples)`` has the right expectation. The samples of a
+        pair lie opposite each other about the mean, which mostly makes the error smaller.
+        """
+        pairs = 2 + (n_samples / 2 * weights).astype(np.int64)
+        pairs[(weights <= 0) | np.isneginf(self.relative_evidence[tasks])] = 0
+        sets = actions[None] if actions.ndim == 2 else actions
+        with np.errstate(invalid="ignore"):
+            found, bad = self._vote(rng, tasks, weights, pairs, sets, mask)
+        if bad >= 0:
+            raise ActionError(f"the actions of decision {bad} must have finite features")
+        return found
+
+    def _vote(
+        self, rng: np.random.Generator, tasks: Int[Array, " m"], weights: Float[Array, "m L"],
+        pairs: Int[Array, "m L"], sets: Array, mask: Bool[Array, "m K"],
+    ) -> tuple[Float[Array, "3 m K"], int]:  # fmt: skip
+        """Return the estimates of ``best_in_draws``, and a decision with bad scores, or -1."""
+        found = np.zeros((3, *mask.shape))
+        for i, task in enumerate(tasks):
+            rows = sets[i % len(sets)][mask[i]]
+            means, roots = (part[0] for part in self._every(np.array([task])))
+            used = pairs[i] > 0
+            mixture = np.einsum("kd,d->k", rows, (weights[i] * used) @ means)
+            lead, gain, vote, variance = mixture.argmax(), 0.0, 0.0, 0.0
+            for s in self.prior.roots.members[used[self.prior.roots.members]]:
+                n, w = pairs[i, s], weights[i, s]
+                x = self._draw_steps(rng, int(task), int(s), int(n))
+                # einsum gives equal rows equal bits, so that they tie; BLAS does not.
+                center = np.einsum("kd,d->k", rows, means[s])
+                step = np.einsum("nd,kd->nk", x, np.einsum("kd,de->ke", rows, roots[s]))
+                both = np.stack([center + step, center - step])
+                top = both.max(axis=2, keepdims=True)
+                is_best = both == top
+                votes = (is_best / np.maximum(is_best.sum(axis=2, keepdims=True), 1)).mean(axis=0)
+                vote = vote + w * votes.mean(axis=0)
+                variance = variance + w**2 * votes.var(axis=0) / (n - 1)
+                gain += w * float((top[..., 0] - both[:, :, lead]).mean())
+            if not math.isfinite(gain + mixture.sum()):
+                return found, i
+            found[:, i, mask[i]] = vote, variance, gain + (mixture[lead] - mixture)
+        return found, -1
+
+    def _draw_steps(
+        self, rng: np.random.Generator, task: int, s: int, n: int
+    ) -> Float[Array, "n d"]:
+        """Draw n vectors x; parameters are ``mean + root x``."""
+        return rng.standard_normal((n, self.prior.n_features))
+
+    def rewards(
+        self,
+        tasks: Int[Array, " m"],
+        weights: Float[Array, "m L"],
+        actions: Array | None,
+        waiting: Waiting | None = None,
+    ) -> RewardBelief:
+        """Return the belief about a'theta of the offered actions."""
+        assert actions is not None
+        if waiting is None or not np.isin(waiting.tasks, tasks).any():
+            return self._rewards(tasks, weights, actions)
+        distinct, rows = np.unique(tasks, return_inverse=True)
+        place, features = waiting.among(distinct)
+        first = np.unique(rows, return_index=True)[1]
+        theta = np.einsum("ml,mld->md", weights[first], self._means(distinct))
+        statistics = self.statistics[distinct]
+        self._expect(statistics, place, (features, (features * theta[place]).sum(axis=1)))
+        after = self.prior.posterior(statistics, self._log_weights)
+        before = self.relative_evidence[distinct][rows]
+        weights = reweighed(weights, after.relative_evidence[rows], before)
+        belief: RewardBelief = after._rewards(rows, weights, actions)
+        return belief
+
+    def _rewards(
+        self, tasks: Int[Array, " m"], weights: Float[Array, "m L"], actions: Array
+    ) -> RewardBelief:
+        return LinearRewards(self, tasks, weights, actions)
+
+    def _expect(
+        self, statistics: Statistics, tasks: Int[Array, " w"], observed: tuple[Array, ...]
+    ) -> None:
+        """Count rewards that are expected, but have not come."""
+        statistics.observe(tasks, observed)
+
+
+# -- the families ---------------------------------------------------------------------------------
 
 
 class LinearFamily(CoefficientFamily):
@@ -28,10 +336,46 @@ class LinearFamily(CoefficientFamily):
     noise_prior: tuple[Array, Array] = (np.empty(0), np.empty(0))
     """Degrees of freedom and unit of an unknown noise variance; empty: the noise is known."""
 
+    @abstractmethod
+    def log_density(
+        self, latent: Int[Array, " m"], count: Int[Array, " m"], misfit: Float[Array, " m"]
+    ) -> Float[Array, " m"]:
+        """Return the log density of histories under components, without ln det M / 2.
+
+        Parameters
+        ----------
+        latent
+            Component of each history.
+        count
+            Number of rewards of each history.
+        misfit
+            ``Solution.misfit`` of each history.
+
+        Returns
+        -------
+        array
+            Log densities, (m,).
+        """
+
+    def posterior(
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
+    ) -> Any:
+        if _program.core is None:
+            return super().posterior(statistics, log_weights, allow_dormant=allow_dormant)
+        from mixts.families._linear_core import CORE_POSTERIORS
+
+        self.check_statistics(statistics)
+        kind = CORE_POSTERIORS[self.posterior_type]
+        return kind(self, statistics, log_weights, allow_dormant=allow_dormant)
+
     @property
     def task_bytes(self) -> int:
         """Memory for the roots and means of one task, in bytes."""
-        return task_bytes(len(self.roots.values), self.n_components, self.n_features)
+        n_groups, d = len(self.roots.values), self.n_features
+        # The core has four roots side by side, unless there are fewer.
+        lanes = n_groups if n_groups < 4 else -(-n_groups // 4) * 4
+        per_lane, per_component = d * (d + 1) // 2 + d + 4, 2 * d + 4
+        return 8 * (lanes * per_lane + self.n_components * per_component + d)
 
     def _reward_moments(self, statistics: Statistics, actions: Array) -> tuple[Array, Array]:
         every = np.arange(len(statistics))
@@ -155,6 +499,13 @@ class LinearGaussian(LinearFamily):
         gram = gram @ np.swapaxes(gram, 1, 2)
         learned = self.full_covariances() @ (gram[:, None] / self.noise_std**2)
         return np.linalg.slogdet(np.eye(self.n_features) + learned).logabsdet
+
+    def log_density(
+        self, latent: Int[Array, " m"], count: Int[Array, " m"], misfit: Float[Array, " m"]
+    ) -> Float[Array, " m"]:
+        """Return -n/2 ln(2 pi sigma^2) - misfit / 2."""
+        constant = LOG_2PI + 2 * math.log(self.noise_std)
+        return np.asarray(-0.5 * (count * constant + misfit))
 
     def outcomes(self, rng: np.random.Generator, means: Float[Array, " n"]) -> Float[Array, " n"]:
         return means + self.noise_std * rng.standard_normal(means.shape)

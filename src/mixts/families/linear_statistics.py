@@ -6,11 +6,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mixts import _checks
+from mixts import _checks, _program
 from mixts._numbers import LARGEST
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ActionError, OutcomeError, StatisticsError
-from mixts.families._kernels.rows import fold_rows, triangle
 from mixts.families.statistics import Statistics, stored
 
 
@@ -41,9 +40,12 @@ class LinearStatistics(Statistics):
         return action_rows(actions, self.shape[0])
 
     def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
-        """Rotate the rows into the triangles, one after the other."""
+        """Fold the rows into the triangles; the core rotates one after the other."""
         check_rows(*observed)
-        fold_rows(tasks, *observed, *self.stored)
+        if _program.core is not None:
+            _program.core.fold_rows(tasks, *observed, *self.stored)
+        else:
+            fold_histories(tasks, *observed, *self.stored)
 
     @property
     def feature_scales(self) -> Float[Array, " d"]:
@@ -162,6 +164,49 @@ class LinearStatistics(Statistics):
         factor[other.array("count") == 0] = ours[other.array("count") == 0]
         factor[self.array("count") == 0] = theirs[self.array("count") == 0]
         return {"count": self.array("count") + other.array("count"), "factor": factor}
+
+
+# -- triangular factors ---------------------------------------------------------------------------
+
+_BLOCK_ROWS = 4096
+"""Rows factorised at a time, which bounds the memory that a long history needs."""
+
+
+def triangle(rows: Float[Array, "n m p"]) -> Float[Array, "n p p"]:
+    """Return the triangular factor of each stack of rows, with no negative diagonal entry."""
+    n, m, p = rows.shape
+    if m < p:
+        rows = np.concatenate([rows, np.zeros((n, p - m, p))], axis=1)
+    r = np.linalg.qr(rows, mode="r")
+    sign = np.where(np.diagonal(r, axis1=1, axis2=2) < 0, -1.0, 1.0)
+    return np.triu(r * sign[:, :, None])
+
+
+def fold_histories(
+    tasks: Int[Array, " m"],
+    features: Float[Array, "m d"],
+    outcomes: Float[Array, " m"],
+    count: Int[Array, " n"],
+    factor: Float[Array, "n p p"],
+) -> None:
+    """Add checked observations to counts and triangles, by QR factorisations.
+
+    A task's triangle becomes that of its triangle with the new rows [a', y] below. Tasks with the
+    same number of new rows are factorised together.
+    """
+    rows = np.concatenate([features, outcomes[:, None]], axis=1)
+    order = np.argsort(tasks, kind="stable")
+    distinct, first, lengths = np.unique(tasks[order], return_index=True, return_counts=True)
+    for length in np.unique(lengths):
+        alike = np.flatnonzero(lengths == length)
+        some = distinct[alike]
+        for start in range(0, length, _BLOCK_ROWS):
+            place = first[alike, None] + np.arange(start, min(start + _BLOCK_ROWS, length))
+            factor[some] = triangle(np.concatenate([factor[some], rows[order[place]]], axis=1))
+        count[some] += length
+
+
+# -- checks ---------------------------------------------------------------------------------------
 
 
 def observed_rows(

@@ -10,11 +10,10 @@ import numpy as np
 import scipy  # loads a submodule when it is first used
 
 from mixts._typing import Array, ArrayLike, Float, Int
-from mixts.families._linear_posterior import LinearPosterior
 from mixts.families._linear_rewards import ProductRewards
 from mixts.families.base import Family, Posterior
 from mixts.families.coefficients import CovarianceType, Roots, group_roots
-from mixts.families.linear import LinearFamily
+from mixts.families.linear import LinearFamily, LinearPosterior
 from mixts.families.noise import (
     NoisyTasks,
     StudentMarginal,
@@ -27,6 +26,7 @@ from mixts.families.noise import (
     shown,
 )
 from mixts.families.rewards import RewardBelief
+from mixts.families.special import whole_evidence
 from mixts.families.statistics import Statistics
 
 
@@ -42,36 +42,27 @@ class LinearStudentPosterior(LinearPosterior):
     def noise_posterior(self, tasks: Array, latent: Array) -> tuple[Array, Array]:
         """Return freedom and unit of the noise for tasks and components, which broadcast."""
         self.relative_evidence  # noqa: B018 - computes the misfit
-        freedom = self._prior.degrees[latent] + self._histories.counts[tasks]
-        return freedom, self._prior.unit[latent] + self._dormancy.misfit[tasks, latent]
+        degrees, unit = self.prior.noise_prior
+        freedom = degrees[latent] + self.statistics.array("count")[tasks]
+        return freedom, unit[latent] + self._misfit[tasks, latent]
 
     def _all_noise(self, tasks: Int[Array, " m"]) -> tuple[Array, Array]:
         return self.noise_posterior(tasks[:, None], np.arange(self.prior.n_components))
-
-    def decide(self, *decisions: Any) -> None:
-        """Return None: the noise is drawn by numpy, between component and parameters."""
-        return None
 
     def sample(
         self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
     ) -> Float[Array, "m p"]:
         """Draw sigma, then theta given sigma, of the component of each task."""
-        self.relative_evidence  # noqa: B018 - computes the misfit
-        x = rng.standard_normal((len(tasks), self.prior.n_features + 1))
-        freedom = self._prior.degrees[latent] + self._histories.counts[tasks]
-        # numpy needs ten times as long for an array of one.
-        x[:, -1] = rng.standard_gamma(0.5 * (freedom[0] if len(x) == 1 else freedom))
-        return self._place(tasks, latent, x)
+        sigma = draw_noise(rng, *self.noise_posterior(tasks, latent))
+        x = sigma[:, None] * rng.standard_normal((len(tasks), self.prior.n_features))
+        return np.column_stack([self._place(tasks, latent, x), sigma])
 
-    def _add_noise(
-        self, rng: np.random.Generator, tasks: Int[Array, " m"], pairs: Int[Array, "m L"], x: Array
-    ) -> None:
-        # The draws of a decision are in the order of the groups.
-        members = self._prior.members
-        counts = pairs[:, members].reshape(-1)
-        owner = np.repeat(np.arange(len(counts)), counts)
-        row, place = np.divmod(owner, len(members))
-        x *= draw_noise(rng, *self.noise_posterior(tasks[row], members[place]))[:, None]
+    def _draw_steps(
+        self, rng: np.random.Generator, task: int, s: int, n: int
+    ) -> Float[Array, "n d"]:
+        """Draw n vectors x, each times its own noise."""
+        freedom, unit = self.noise_posterior(np.full(n, task), np.full(n, s))
+        return draw_noise(rng, freedom, unit)[:, None] * super()._draw_steps(rng, task, s, n)
 
     def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
         """Return the means of theta and sigma given history and component."""
@@ -90,9 +81,10 @@ class LinearStudentPosterior(LinearPosterior):
 
     def family(self, task: int) -> LinearStudent:
         """Return the posterior of one task as a prior."""
-        mean, covariance = self._exact(task)
+        mean, root = (part[0] for part in self._every(np.array([task])))
         freedom, unit = self._all_noise(np.array([task]))
         noise = unit[0] / freedom[0]
+        covariance = root @ np.swapaxes(root, 1, 2)
         covariance = (covariance + np.swapaxes(covariance, 1, 2)) / 2 * noise[:, None, None]
         return LinearStudent(mean, covariance, np.sqrt(noise), freedom[0])
 
@@ -215,6 +207,13 @@ class LinearStudent(NoisyTasks, LinearFamily):
             form, kind = np.broadcast_to(form, (n, d, d)), "full"
         by_component = scale.reshape(-1, *[1] * (form.ndim - 1))
         return group_roots(form / by_component, kind, n, d)
+
+    def log_density(
+        self, latent: Int[Array, " m"], count: Int[Array, " m"], misfit: Float[Array, " m"]
+    ) -> Float[Array, " m"]:
+        """Return the log density of rewards whose noise is unknown, from their misfit S."""
+        degrees, unit = self.noise_prior
+        return whole_evidence(degrees[latent], unit[latent], count, misfit)
 
     def __repr__(self) -> str:
         return (

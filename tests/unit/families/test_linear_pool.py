@@ -1,4 +1,4 @@
-"""Linear posteriors in their pool: dropped, grown, dormant or refreshed, the numbers are the same.
+"""Linear posteriors in the core: dropped, grown, dormant or refreshed, the numbers are the same.
 
 Everything is compared with a belief that is computed afresh from the statistics.
 """
@@ -11,15 +11,21 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.families import _linear_bernoulli_posterior, _linear_posterior
-from mixts.families._linear_posterior import LinearPosterior
+from mixts import _program
+from mixts.families import _linear_bernoulli_posterior, _linear_core
+from mixts.families._linear_core import CoreLinearPosterior
+from mixts.families.linear import LinearPosterior
+from tests.programs import CORE
 
 KINDS = ("full", "tied", "diag", "spherical")
 kinds = pytest.mark.parametrize("kind", KINDS)
 N_COMPONENTS = 3
 TOLERANCE = {"rtol": 1e-8, "atol": 1e-9}
 
-pytestmark = pytest.mark.usefixtures("unchecked")
+pytestmark = [
+    pytest.mark.usefixtures("unchecked"),
+    pytest.mark.skipif(CORE is None, reason="the compiled core is not installed"),
+]
 
 
 def make_prior(kind: str, d: int, spread: float = 1.0, noise_std: float = 0.5) -> Any:
@@ -38,11 +44,13 @@ def make_prior(kind: str, d: int, spread: float = 1.0, noise_std: float = 0.5) -
 
 
 def make_posterior(prior: mixts.MixturePrior, n_tasks: int, n_slots: int | None) -> Any:
-    """A posterior with room for so many tasks; None: for all of them."""
+    """A posterior with room for so many tasks in the core; None: for all of them."""
     family: Any = prior.family
+    if _program.core is None:
+        return LinearPosterior(family, family.empty_statistics(n_tasks), prior.log_weights)
     budget = 1 << 30 if n_slots is None else n_slots * family.task_bytes
     empty = family.empty_statistics(n_tasks)
-    return LinearPosterior(family, empty, prior.log_weights, budget=budget)
+    return CoreLinearPosterior(family, empty, prior.log_weights, budget=budget)
 
 
 class Fixed:
@@ -154,9 +162,9 @@ def test_a_full_pool_changes_nothing(kind: str, n_slots: int) -> None:
         rows, rewards = rng.normal(size=(size, d)), rng.normal(size=size)
         for posterior in (small, large):
             posterior.update(tasks, (rows, rewards))
-        assert small._pool.n_resident <= n_slots
+        assert small._core.n_resident <= n_slots
         np.testing.assert_allclose(small.log_evidence(), large.log_evidence(), **TOLERANCE)
-    assert large._pool.n_resident == n_tasks
+    assert large._core.n_resident == n_tasks
     assert_is_its_statistics(small, prior)
     assert_is_its_statistics(large, prior)
     np.testing.assert_allclose(
@@ -184,7 +192,7 @@ def test_tasks_that_arrive_when_the_pool_is_full(kind: str) -> None:
     posterior.add_tasks(3)
     for _ in range(4):
         posterior.update(np.arange(5), (rng.normal(size=(5, 3)), rng.normal(size=5)))
-    assert posterior._pool.n_resident <= 2
+    assert posterior._core.n_resident <= 2
     assert_is_its_statistics(posterior, prior)
 
 
@@ -282,7 +290,7 @@ def test_rounding_is_wiped_out_now_and_then(kind: str, monkeypatch: pytest.Monke
     fresh = prior.condition(belief.statistics)
     np.testing.assert_allclose(belief.log_evidence, fresh.log_evidence, rtol=1e-9)
     np.testing.assert_allclose(belief.component_mean, fresh.component_mean, rtol=1e-8)
-    monkeypatch.setattr(_linear_posterior, "_REFRESH", 4)
+    monkeypatch.setattr(_linear_core, "_REFRESH", 4)
     often = make_posterior(prior, 1, None)
     for t in range(70):
         often.update(np.zeros(1, int), (rows[t : t + 1], rewards[t : t + 1]))
