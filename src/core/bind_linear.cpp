@@ -134,6 +134,11 @@ class LinearCore {
         posterior_.evaluate();
     }
 
+    void forget() {
+        const std::lock_guard guard(mutex_);
+        posterior_.forget();
+    }
+
     void log_evidence(Array<double, 2> out) {
         const auto found = view(out);
         check_size("out", found.n, n_tasks());
@@ -446,7 +451,9 @@ class LinearCore {
 }  // namespace
 
 void bind_linear(nb::module_ &m) {
-    m.def("fold_rows", &fold_rows, "Rotate observations into the triangles of their tasks.");
+    m.def("fold_rows", &fold_rows, nb::arg("tasks"), nb::arg("features"), nb::arg("outcomes"),
+          nb::arg("count").noconvert(), nb::arg("factor").noconvert(),
+          "Rotate observations into the triangles of their tasks.");
     nb::class_<LinearCore>(m, "Linear", "Posteriors of linear rewards, updated one observation at a time.")
         .def(nb::init<Array<const double, 2>, Array<const double, 2>, Array<const Index, 1>, Array<const Index, 1>,
                       Array<const double, 1>, double, Array<const double, 1>, Array<const double, 1>, double, double,
@@ -454,19 +461,24 @@ void bind_linear(nb::module_ &m) {
              nb::arg("mean"), nb::arg("roots"), nb::arg("starts"), nb::arg("members"), nb::arg("log_weights"),
              nb::arg("noise_std"), nb::arg("degrees"), nb::arg("unit"), nb::arg("limit"), nb::arg("margin"),
              nb::arg("gain"), nb::arg("refresh"), nb::arg("n_slots"))
-        .def("bind", &LinearCore::bind)
+        .def("bind", &LinearCore::bind, nb::arg("count"), nb::arg("factor"), nb::arg("evidence").noconvert(),
+             nb::arg("misfit").noconvert())
         .def("evaluate", &LinearCore::evaluate)
-        .def("log_evidence", &LinearCore::log_evidence)
+        .def("forget", &LinearCore::forget)
+        .def("log_evidence", &LinearCore::log_evidence, nb::arg("out").noconvert())
         .def("update", &LinearCore::update)
         .def("recompute", &LinearCore::recompute)
-        .def("place", &LinearCore::place)
-        .def("means", &LinearCore::means)
-        .def("roots", &LinearCore::roots)
-        .def("decide", &LinearCore::decide)
-        .def("act_one", &LinearCore::act_one)
-        .def("update_one", &LinearCore::update_one)
-        .def("action_moments", &LinearCore::action_moments)
-        .def("best_in_draws", &LinearCore::best_in_draws)
+        .def("place", &LinearCore::place, nb::arg("tasks"), nb::arg("latent"), nb::arg("x").noconvert())
+        .def("means", &LinearCore::means, nb::arg("tasks"), nb::arg("out").noconvert())
+        .def("roots", &LinearCore::roots, nb::arg("tasks"), nb::arg("out").noconvert())
+        .def("decide", &LinearCore::decide, nb::arg("rng"), nb::arg("tasks"), nb::arg("sets"), nb::arg("mask"),
+             nb::arg("scores").noconvert(), nb::arg("best").noconvert(), nb::arg("latent").noconvert())
+        .def("act_one", &LinearCore::act_one, nb::arg("rng"), nb::arg("actions").none())
+        .def("update_one", &LinearCore::update_one, nb::arg("action").none(), nb::arg("outcome").none())
+        .def("action_moments", &LinearCore::action_moments, nb::arg("tasks"), nb::arg("sets"),
+             nb::arg("mean").noconvert(), nb::arg("variance").noconvert())
+        .def("best_in_draws", &LinearCore::best_in_draws, nb::arg("rng"), nb::arg("tasks"), nb::arg("weights"),
+             nb::arg("pairs"), nb::arg("sets"), nb::arg("mask"), nb::arg("out").noconvert())
         .def_prop_ro("n_resident", &LinearCore::n_resident)
         .def_ro("last_latent", &LinearCore::last_latent);
 }

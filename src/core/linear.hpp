@@ -109,6 +109,16 @@ class Linear {
             }
     }
 
+    // Free all slots: evidence and posteriors are computed from statistics when they are next needed.
+    void forget() {
+        evaluated_ = false;
+        resident_.clear();
+        for (Index t = 0; t < n_known_; ++t) {
+            task(t) = LinearTask{};
+            task(t).refresh = histories.counts[t] + limits.refresh;
+        }
+    }
+
     // Set out (L,) to the log evidence of a task, exact for every component. If some are dormant, all are
     // computed from the statistics, so that their differences keep their digits.
     void log_evidence(Index t, double *out) {

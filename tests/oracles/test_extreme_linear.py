@@ -11,6 +11,8 @@ import pytest
 from tests.oracles.agreement import EXTREME, assert_agrees
 from tests.oracles.problems import COVARIANCE_TYPES, ROADS, LinearProblem, covariances
 
+pytestmark = pytest.mark.usefixtures("program")
+
 CASES: dict[str, Callable[[], LinearProblem]] = {}
 
 

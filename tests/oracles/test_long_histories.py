@@ -10,6 +10,8 @@ import pytest
 from tests.oracles.agreement import EXTREME, assert_agrees
 from tests.oracles.problems import ROADS, ArmsProblem, LinearProblem, Problem
 
+pytestmark = pytest.mark.usefixtures("program")
+
 LONG = 100_000
 
 

@@ -18,6 +18,8 @@ from tests.oracles.problems import (
     random_linear,
 )
 
+pytestmark = pytest.mark.usefixtures("program")
+
 ARMS = ("bernoulli", "gaussian", "poisson")
 
 

@@ -11,6 +11,8 @@ from scipy import special, stats
 
 import mixts
 
+pytestmark = pytest.mark.usefixtures("program")
+
 NOISE, DEGREES = np.array([0.5, 0.9, 0.5]), np.array([3.0, 12.0, 60.0])
 # Of ln sigma^2. The trapezoid rule errs by |Gamma(a + 2 pi i / step) / Gamma(a)| for a posterior of
 # shape a, which is 2e-17 for this step and the largest shape, (60 + 25) / 2.

@@ -17,6 +17,8 @@ from mixts.families.linear import LinearFamily
 from tests.properties.agreement import assert_same_evidence, assert_same_weights
 from tests.properties.strategies import COVARIANCE_TYPES, FEWER, Problem, batches, problems
 
+pytestmark = pytest.mark.usefixtures("program")
+
 MOMENTS = ("component_mean", "component_covariance", "mean", "covariance")
 
 

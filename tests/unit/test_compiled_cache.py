@@ -17,7 +17,7 @@ import pytest
 from numba.core.types.functions import BaseFunction
 
 from mixts import _compiled
-from mixts.families._kernels import linear
+from mixts.families._kernels import rows
 
 PACKAGE = Path(_compiled.__file__).parent
 
@@ -35,7 +35,7 @@ def test_the_folder_follows_every_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert _compiled._digest() == before
     for name in (
         "families/_kernels/roots.py",
-        "families/_kernels/slots.py",
+        "families/_kernels/rows.py",
         "_compiled.py",
         "_inner_functions.py",
     ):
@@ -47,7 +47,7 @@ def test_the_folder_follows_every_file(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_loops_are_kept_there_and_numbas_setting_is_left_alone() -> None:
-    kept = Path(linear.observe.stats.cache_path)
+    kept = Path(rows.count_rows.stats.cache_path)
     assert _compiled.FOLDER is not None
     assert _compiled.FOLDER in kept.as_posix()
     assert numba.config.CACHE_DIR != _compiled.FOLDER

@@ -39,7 +39,7 @@ def test_a_fault_names_tests_that_are_there(fault: Fault) -> None:
         replace("mixts.belief:Belief.nothing", lambda f: f),
         edit("mixts.belief:Belief.update", "self._shared = None", ""),
         edit("mixts.belief:Belief.update", "prior", "None"),
-        edit("mixts.families._kernels.slots:settle", "d + 1", "d"),
+        edit("mixts.families.linear:solve", "d + 7", "d"),
     ],
     ids=lambda change: change.path,
 )

@@ -48,22 +48,29 @@ class CoreLinearPosterior(LinearPosterior):
         allow_dormant: bool = True,
         budget: int | None = None,
     ) -> None:
-        self._options = log_weights, allow_dormant, BUDGET_BYTES if budget is None else budget
+        self._allow_dormant = allow_dormant
         super().__init__(prior, statistics, log_weights, allow_dormant=allow_dormant)
         roots, (degrees, unit) = prior.roots, prior.noise_prior
-        # A reward's density is not bounded if the noise may be small: then none is dormant.
-        sleeps = allow_dormant and not len(degrees)
         self._misfit = np.zeros((len(statistics), len(degrees)))
         self._core = _program.core.Linear(
             prior.mean, roots.packed, roots.starts, roots.members, log_weights, prior.unit_noise,
-            degrees, unit,
-            limit=DORMANT_LIMIT,
-            margin=_DORMANT_MARGIN if sleeps else math.inf,
-            gain=-0.5 * math.log(2 * math.pi * prior.unit_noise**2),
-            refresh=_REFRESH,
-            n_slots=max(1, self._options[2] // prior.task_bytes),
+            degrees, unit, **self._limits(BUDGET_BYTES if budget is None else budget),
         )  # fmt: skip
         self._bind()
+
+    def _limits(self, budget: int) -> dict[str, Any]:
+        """Return when components become dormant, what is recomputed, and how many tasks fit."""
+        family = self.prior
+        # A reward's density is not bounded if the noise may be small: then none is dormant.
+        sleeps = self._allow_dormant and not len(family.noise_prior[0])
+        return {
+            "limit": DORMANT_LIMIT,
+            "margin": _DORMANT_MARGIN if sleeps else math.inf,
+            # One observation adds at most this to a log evidence.
+            "gain": -0.5 * math.log(2 * math.pi * family.unit_noise**2),
+            "refresh": _REFRESH,
+            "n_slots": max(1, budget // family.task_bytes),
+        }
 
     def _bind(self) -> None:
         """Let the core work on the arrays of today."""
@@ -71,8 +78,12 @@ class CoreLinearPosterior(LinearPosterior):
         self._core.bind(count, factor, self._evidence, self._misfit)
 
     def __reduce__(self) -> Any:
-        """Copy prior and statistics; the rest is recomputed from them."""
-        return _restore, (type(self), self.prior, self.statistics, *self._options)
+        """Copy prior and statistics.
+
+        The rest is recomputed from them, here too: so both go on with the same bits.
+        """
+        self._core.forget()
+        return _restore, (self.prior, self.statistics, self._log_weights, self._allow_dormant)
 
     @property
     def statistics(self) -> Statistics:
@@ -189,11 +200,9 @@ class CoreLinearStudentPosterior(CoreLinearPosterior, LinearStudentPosterior):
     """The same with unknown noise."""
 
 
-def _restore(
-    kind: Any, prior: Any, statistics: Any, log_weights: Any, allow_dormant: bool, budget: int
-) -> Any:
+def _restore(prior: LinearFamily, statistics: Any, log_weights: Any, allow_dormant: bool) -> Any:
     """Build a posterior from what ``__reduce__`` returned."""
-    return kind(prior, statistics, log_weights, allow_dormant=allow_dormant, budget=budget)
+    return prior.posterior(statistics, log_weights, allow_dormant=allow_dormant)
 
 
 CORE_POSTERIORS: dict[type[Posterior], Any] = {

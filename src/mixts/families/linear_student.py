@@ -61,8 +61,8 @@ class LinearStudentPosterior(LinearPosterior):
         self, rng: np.random.Generator, task: int, s: int, n: int
     ) -> Float[Array, "n d"]:
         """Draw n vectors x, each times its own noise."""
-        freedom, unit = self.noise_posterior(np.full(n, task), np.full(n, s))
-        return draw_noise(rng, freedom, unit)[:, None] * super()._draw_steps(rng, task, s, n)
+        sigma = draw_noise(rng, *self.noise_posterior(np.full(n, task), np.full(n, s)))
+        return sigma[:, None] * rng.standard_normal((n, self.prior.n_features))
 
     def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
         """Return the means of theta and sigma given history and component."""
