@@ -12,8 +12,8 @@ from scipy import special
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import StatisticsError
 from mixts.families import Family, LinearGaussian, LinearStatistics, Statistics
-from mixts.families.linear_statistics import triangle
 from mixts.families.linear import CovarianceType
+from mixts.families.linear_statistics import triangle
 from mixts.learning._kernels.gaussian import LinearTasks
 from mixts.learning.models.base import (
     LOG_2PI,
