@@ -1,8 +1,222 @@
 // Bindings of independent arms: counts, evidence and decisions.
+#include "arms.hpp"
 #include "binding.hpp"
+#include "quick.hpp"
+
+#include <utility>
 
 namespace mixts {
 
-void bind_arms(nb::module_ &) {}
+namespace {
+
+using Counts = Array<Index, 2>;
+using Reals = Array<double, 2>;
+using Prior = Array<const double, 2>;
+using Numbers = Array<const double, 1>;
+using Indices = Array<const Index, 1>;
+
+// Statistics are (tasks, K), all of one shape.
+template <class T>
+Matrix<T> statistics(const Array<T, 2> &x, const Counts &like) {
+    check_size("tasks of the statistics", static_cast<Index>(x.shape(0)), static_cast<Index>(like.shape(0)));
+    check_size("arms of the statistics", static_cast<Index>(x.shape(1)), static_cast<Index>(like.shape(1)));
+    return view(x);
+}
+
+Parameters parameters(const Prior &by_component, const Prior &by_arm, Index n_components, Index n_arms) {
+    const Parameters found{view(by_component), view(by_arm)};
+    check_size("components", found.by_component.n, n_components);
+    check_size("arms", found.by_component.m, n_arms);
+    check_size("arms", found.by_arm.n, n_arms);
+    check_size("components", found.by_arm.m, n_components);
+    return found;
+}
+
+Observations observations(const Indices &tasks, const Indices &arms, const Numbers &outcomes, Index n_tasks) {
+    const Observations seen{view(tasks), view(arms), view(outcomes)};
+    check_size("arms", seen.arms.n, seen.tasks.n);
+    check_size("outcomes", seen.outcomes.n, seen.tasks.n);
+    check_indices("tasks", seen.tasks, n_tasks);
+    return seen;
+}
+
+// Arms of one kind of rewards, with the log evidence of all tasks. numpy owns every array.
+template <class Kind>
+class Arms {
+public:
+    // `arrays` keeps alive what the views point to.
+    Arms(nb::object arrays, Kind kind, const Numbers &log_weights, const Reals &evidence, const Reals &misfit,
+         Index n_tasks, Index n_arms)
+        : arrays_(std::move(arrays)), kind_(kind), log_weights_(view(log_weights)), evidence_(view(evidence)),
+          misfit_(view(misfit)), n_tasks_(n_tasks), n_arms_(n_arms), room_(log_weights_.n, n_arms) {
+        if (log_weights_.n < 1 || n_arms < 1) throw nb::value_error("there must be a component and an arm");
+        for (const auto &sums : {evidence_, misfit_}) {
+            check_size("tasks of the evidence", sums.n, n_tasks);
+            check_size("components of the evidence", sums.m, log_weights_.n);
+        }
+    }
+
+    // Check all observations, then learn them in order; the index of the first bad one, or -1.
+    Index observe(const Indices &tasks, const Indices &arms, const Numbers &outcomes) {
+        const Observations seen = observations(tasks, arms, outcomes, n_tasks_);
+        nb::gil_scoped_release release;
+        const Index bad = first_bad(kind_, n_arms_, seen);
+        if (bad >= 0) return bad;
+        for (Index i = 0; i < seen.arms.n; ++i) learn(seen.tasks[i], seen.arms[i], seen.outcomes[i]);
+        return -1;
+    }
+
+    // Compute the evidence of tasks from their statistics.
+    void recompute(const Indices &tasks) {
+        const auto index = view(tasks);
+        check_indices("tasks", index, n_tasks_);
+        nb::gil_scoped_release release;
+        for (Index t : index) kind_.evidence(t, sums(t));
+    }
+
+    // Decide about tasks[first:last], with streams of their own from one word; several threads may.
+    void decide_some(std::uint64_t word, Index first, Index last, const Indices &tasks, const Array<const bool, 2> &mask,
+                     const Array<Index, 2> &chosen) const {
+        const auto index = view(tasks);
+        const auto available = view(mask);
+        const auto out = view(chosen);
+        if (first < 0 || last < first || last > index.n) throw nb::index_error("decisions out of range");
+        check_indices("tasks", index.slice(first, last), n_tasks_);
+        if (available.n > 0) {
+            check_size("mask", available.n, index.n);
+            check_size("a row of the mask", available.m, n_arms_);
+        }
+        check_size("chosen", out.n, 2);
+        check_size("chosen", out.m, index.n);
+        nb::gil_scoped_release release;
+        Room room(log_weights_.n, n_arms_);
+        for (Index i = first; i < last; ++i) {
+            const bool *row = available.n > 0 ? available.row(i).data : nullptr;
+            const Decision found = decide(kind_, log_weights_, index[i], sums(index[i]), n_arms_, row,
+                                          Stream(word, i), room);
+            out(0, i) = found.action;
+            out(1, i) = found.latent;
+        }
+    }
+
+    std::uint64_t word(nb::handle rng) { return words_.next(rng); }
+
+    Index act_one(nb::handle rng, nb::handle actions) {
+        if (!actions.is_none() || n_tasks_ != 1) return -1;
+        const Stream stream(words_.next(rng), 0);
+        const Decision found = decide(kind_, log_weights_, 0, sums(0), n_arms_, nullptr, stream, room_);
+        last_latent = found.latent;
+        return found.action;
+    }
+
+    bool update_one(nb::handle action, nb::handle outcome) {
+        Index k = 0;
+        double y = 0.0;
+        if (n_tasks_ != 1 || !read_index(action, k) || !read_number(outcome, y)) return false;
+        if (k < 0 || k >= n_arms_ || !kind_.accepts(0, k, y, y)) return false;
+        learn(0, k, y);
+        return true;
+    }
+
+    Index last_latent = 0;
+
+private:
+    Sums sums(Index t) const { return {evidence_.row(t).data, misfit_.row(t).data}; }
+
+    void learn(Index t, Index k, double y) {
+        kind_.predict(t, k, y, sums(t));
+        kind_.count(t, k, y);
+    }
+
+    nb::object arrays_;
+    Kind kind_;
+    Vector<const double> log_weights_;
+    Matrix<double> evidence_, misfit_;
+    Index n_tasks_, n_arms_;
+    Room room_;
+    Words words_;
+};
+
+template <class Kind>
+nb::class_<Arms<Kind>> bind_kind(nb::module_ &m, const char *name) {
+    using Bound = Arms<Kind>;
+    return nb::class_<Bound>(m, name)
+        .def("observe", &Bound::observe)
+        .def("recompute", &Bound::recompute)
+        .def("word", &Bound::word)
+        .def("decide", &Bound::decide_some)
+        .def("act_one", &Bound::act_one, nb::arg("rng"), nb::arg("actions").none())
+        .def("update_one", &Bound::update_one, nb::arg("action"), nb::arg("outcome").none())
+        .def_ro("last_latent", &Bound::last_latent);
+}
+
+// Check all observations, then count them; the index of the first bad one, or -1.
+template <class Kind>
+Index count(const Kind &kind, const Counts &like, const Indices &tasks, const Indices &arms, const Numbers &outcomes) {
+    const Observations seen = observations(tasks, arms, outcomes, static_cast<Index>(like.shape(0)));
+    nb::gil_scoped_release release;
+    const Index bad = first_bad(kind, static_cast<Index>(like.shape(1)), seen);
+    if (bad >= 0) return bad;
+    for (Index i = 0; i < seen.arms.n; ++i) kind.count(seen.tasks[i], seen.arms[i], seen.outcomes[i]);
+    return -1;
+}
+
+Moments moments(const Counts &counts, const Reals &averages, const Reals &squares) {
+    return {view(counts), statistics(averages, counts), statistics(squares, counts)};
+}
+
+}  // namespace
+
+void bind_arms(nb::module_ &m) {
+    m.def("count_bernoulli", [](Indices tasks, Indices arms, Numbers outcomes, Counts successes, Counts failures) {
+        return count(Bernoulli{view(successes), statistics(failures, successes), {}, {}}, successes, tasks, arms, outcomes);
+    });
+    m.def("count_poisson", [](Indices tasks, Indices arms, Numbers outcomes, Counts counts, Counts totals, Reals logs) {
+        const Poisson kind{view(counts), statistics(totals, counts), statistics(logs, counts), {}, {}};
+        return count(kind, counts, tasks, arms, outcomes);
+    });
+    m.def("count_gaussian", [](Indices tasks, Indices arms, Numbers outcomes, Counts counts, Reals averages, Reals squares) {
+        return count(moments(counts, averages, squares), counts, tasks, arms, outcomes);
+    });
+
+    bind_kind<Bernoulli>(m, "BernoulliArms")
+        .def("__init__", [](Arms<Bernoulli> *self, Numbers log_weights, Reals evidence, Counts successes, Counts failures,
+                            Prior alpha, Prior beta, Prior alpha_by_arm, Prior beta_by_arm) {
+            const Index n = static_cast<Index>(log_weights.shape(0)), k = static_cast<Index>(successes.shape(1));
+            const Bernoulli kind{view(successes), statistics(failures, successes),
+                                 parameters(alpha, alpha_by_arm, n, k), parameters(beta, beta_by_arm, n, k)};
+            nb::object arrays = nb::make_tuple(log_weights, evidence, successes, failures, alpha, beta, alpha_by_arm, beta_by_arm);
+            new (self) Arms<Bernoulli>(arrays, kind, log_weights, evidence, evidence, static_cast<Index>(successes.shape(0)), k);
+        });
+    bind_kind<Poisson>(m, "PoissonArms")
+        .def("__init__", [](Arms<Poisson> *self, Numbers log_weights, Reals evidence, Counts counts, Counts totals, Reals logs,
+                            Prior shape, Prior rate, Prior shape_by_arm, Prior rate_by_arm) {
+            const Index n = static_cast<Index>(log_weights.shape(0)), k = static_cast<Index>(counts.shape(1));
+            const Poisson kind{view(counts), statistics(totals, counts), statistics(logs, counts),
+                               parameters(shape, shape_by_arm, n, k), parameters(rate, rate_by_arm, n, k)};
+            nb::object arrays = nb::make_tuple(log_weights, evidence, counts, totals, logs, shape, rate, shape_by_arm, rate_by_arm);
+            new (self) Arms<Poisson>(arrays, kind, log_weights, evidence, evidence, static_cast<Index>(counts.shape(0)), k);
+        });
+    bind_kind<Gaussian>(m, "GaussianArms")
+        .def("__init__", [](Arms<Gaussian> *self, Numbers log_weights, Reals evidence, Counts counts, Reals averages,
+                            Reals squares, Prior mean, Prior variance, Prior mean_by_arm, Prior variance_by_arm, double noise) {
+            const Index n = static_cast<Index>(log_weights.shape(0)), k = static_cast<Index>(counts.shape(1));
+            const Gaussian kind{moments(counts, averages, squares), parameters(mean, mean_by_arm, n, k),
+                                parameters(variance, variance_by_arm, n, k), noise};
+            nb::object arrays = nb::make_tuple(log_weights, evidence, counts, averages, squares, mean, variance, mean_by_arm, variance_by_arm);
+            new (self) Arms<Gaussian>(arrays, kind, log_weights, evidence, evidence, static_cast<Index>(counts.shape(0)), k);
+        });
+    bind_kind<Student>(m, "StudentArms")
+        .def("__init__", [](Arms<Student> *self, Numbers log_weights, Reals evidence, Reals misfit, Counts counts, Reals averages,
+                            Reals squares, Prior mean, Prior ratio, Prior mean_by_arm, Prior ratio_by_arm, Numbers degrees, Numbers units) {
+            const Index n = static_cast<Index>(log_weights.shape(0)), k = static_cast<Index>(counts.shape(1));
+            const Student kind{moments(counts, averages, squares), parameters(mean, mean_by_arm, n, k),
+                               parameters(ratio, ratio_by_arm, n, k), view(degrees), view(units)};
+            check_size("degrees", kind.degrees.n, n);
+            check_size("units", kind.units.n, n);
+            nb::object arrays = nb::make_tuple(log_weights, evidence, misfit, counts, averages, squares, mean, ratio, mean_by_arm, ratio_by_arm, degrees, units);
+            new (self) Arms<Student>(arrays, kind, log_weights, evidence, misfit, static_cast<Index>(counts.shape(0)), k);
+        });
+}
 
 }  // namespace mixts

@@ -66,13 +66,12 @@ inline double fast_expm1(double x) {
     return power * rest + (power - 1.0);
 }
 
-// ln(1 + x) for x above -1. With 1 + x = 2^k m and m between the roots of 1/2 and 2, and
-// s = (m - 1) / (m + 1), ln m = 2 s (1 + s^2 / 3 + s^4 / 5 + ...); the rest is below 1e-17.
-inline double fast_log1p(double x) {
+// ln(y + lost y) for y above 0 and a tiny `lost`. With y = 2^k m and m between the roots of 1/2 and 2,
+// and s = (m - 1) / (m + 1), ln m = 2 s (1 + s^2 / 3 + s^4 / 5 + ...); the rest is below 1e-17.
+inline double fast_log(double y, double lost = 0.0) {
     constexpr std::uint64_t root = 0x3FE6A09E667F3BCD;  // bits of sqrt(1/2)
     constexpr std::uint64_t one = 0x3FF0000000000000, fraction = 0x000FFFFFFFFFFFFF;
     constexpr double large = 4503599627370496.0;  // 2^52: the last bits of large + k are k
-    const double y = 1.0 + x, lost = (x - (y - 1.0)) / y;
     const std::uint64_t bits = std::bit_cast<std::uint64_t>(y) - root + one;
     // k + 1023 as an unsigned number: shifts and conversions of signed ones are not vectorised.
     const double k = std::bit_cast<double>((bits >> 52) | std::bit_cast<std::uint64_t>(large)) - (large + 1023.0);
@@ -83,6 +82,12 @@ inline double fast_log1p(double x) {
     p = ((p * z + 2.0 / 9) * z + 2.0 / 7) * z + 2.0 / 5;
     p = (p * z + 2.0 / 3) * z;
     return (k * LN2_HIGH + (p * s + (k * LN2_LOW + lost))) + 2.0 * s;
+}
+
+// ln(1 + x) for x above -1.
+inline double fast_log1p(double x) {
+    const double y = 1.0 + x;
+    return fast_log(y, (x - (y - 1.0)) / y);
 }
 
 // -- one density ---------------------------------------------------------------------------------

@@ -1,37 +1,28 @@
 """Families of independent arms: the code that Bernoulli, Gaussian, Poisson and spend arms share.
 
-A concrete family adds its parameters, its compiled loops and its marginal distribution (the
-posterior of one arm's mean).
+A concrete family adds its parameters, the log evidence of its statistics, the parameters of an arm's
+posterior, and its marginal distribution (the posterior of one arm's mean).
 """
 
 from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
-from mixts import _checks
+from mixts import _checks, _program
 from mixts._numbers import LARGEST
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
-from mixts.families._kernels.choice import draw_best_arms
 from mixts.families.base import Family, Posterior, Waiting
-from mixts.families.choice import NO_MASK
 from mixts.families.quadrature import MeanDistribution
 from mixts.families.rewards import IndependentRewards, RewardBelief
 from mixts.families.statistics import Statistics
 
-_RECOMPUTE_COST = 4
-"""Recomputing one arm's evidence costs about this many incremental updates of it."""
-
-_THREAD_DECISIONS = 2000
-"""Decisions at a time of a thread: a millisecond of work or two."""
-
-
-Arrays = tuple[Array, ...]
+_BLOCK = 1 << 20
+"""Numbers of the log evidence at a time: tasks times components times arms."""
 
 Moments = tuple[Array, ...]
 """Counts, averages and sums of squared deviations of each arm, (tasks, arms)."""
@@ -41,8 +32,8 @@ class ArmStatistics(Statistics):
     """Statistics with one entry per task and arm in every array."""
 
     may_grow: ClassVar[bool] = True
-    count_loop: ClassVar[Callable[..., int]]
-    """Compiled loop that checks and counts observations; returns the first bad index, or -1."""
+    core_count: ClassVar[str]
+    """Name of the core's function that counts in the same way; a subclass does not inherit it."""
 
     @classmethod
     def array_shapes(cls, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
@@ -103,10 +94,52 @@ class ArmStatistics(Statistics):
             raise ActionError(f"{self._expected}, got {actions!r}")
         return arms.reshape(-1)
 
+    @abstractmethod
+    def accepts(self, rewards: Float[Array, " m"]) -> Bool[Array, " m"]:
+        """Return which of these rewards are possible.
+
+        Parameters
+        ----------
+        rewards
+            Rewards, (m,); any number, NaN too.
+
+        Returns
+        -------
+        array
+            True where a reward is possible, (m,).
+        """
+
+    @abstractmethod
+    def count_rewards(
+        self, at: tuple[Int[Array, " m"], Int[Array, " m"]], rewards: Float[Array, " m"]
+    ) -> None:
+        """Count possible rewards in place.
+
+        Parameters
+        ----------
+        at
+            The task and the arm of each reward: an index of the arrays (tasks, arms).
+        rewards
+            Rewards, (m,).
+        """
+
     def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
-        bad = self.count_loop(tasks, *observed, self.stored)
-        if bad >= 0:
-            self.refuse(observed, bad)
+        arms, rewards = observed
+        core_count = type(self).__dict__.get("core_count")
+        if _program.core is not None and core_count is not None:
+            count = getattr(_program.core, core_count)
+            bad = count(tasks, arms, rewards, *self.stored)
+            if bad >= 0:
+                self.refuse(observed, bad)
+            return
+        good = self._possible(tasks, arms, rewards)
+        if not good.all():
+            self.refuse(observed, int(good.argmin()))
+        self.count_rewards((tasks, arms), rewards)
+
+    def _possible(self, tasks: Array, arms: Array, rewards: Array) -> Bool[Array, " m"]:
+        """Return which observations have a known arm and a possible reward."""
+        return np.asarray((arms >= 0) & (arms < self.shape[0]) & self.accepts(rewards))
 
     def refuse(self, observed: tuple[Array, ...], index: int) -> NoReturn:
         """Raise `ActionError` or `OutcomeError` for one of the observations."""
@@ -126,20 +159,6 @@ class ArmStatistics(Statistics):
         return type(self)(single=self.single, **widened)
 
 
-def by_arm(parameters: Float[Array, "L K"]) -> Float[Array, "K L"]:
-    """Return parameters in the order of the loops, the components of an arm side by side.
-
-    Always a copy: one component's transpose would be the read-only original, and numba would
-    compile every loop again for read-only arrays.
-    """
-    return np.array(parameters.T, order="C")
-
-
-def rows_of(array: Array, index: Int[Array, " n"]) -> Array:
-    """Return rows of an array, or the one row: numpy takes a fifth of the time for a number."""
-    return array[index[0]] if len(index) == 1 else array[index]
-
-
 def merge_moments(ours: Moments, theirs: Moments) -> Moments:
     """Merge counts, averages and squared deviations by Chan's formula.
 
@@ -153,8 +172,26 @@ def merge_moments(ours: Moments, theirs: Moments) -> Moments:
     return count, average, ours[2] + theirs[2] + gap * gap * share * ours[0]
 
 
+def count_moments(
+    moments: Moments, at: tuple[Int[Array, " m"], Int[Array, " m"]], values: Float[Array, " m"]
+) -> None:
+    """Add values to counts, averages and squared deviations in place.
+
+    Values of one task and arm have their own average and deviations from it first: then they are
+    merged.
+    """
+    places, owner = np.unique(np.stack(at), axis=1, return_inverse=True)
+    owner, rows = owner.reshape(-1), tuple(places)
+    count = np.bincount(owner, minlength=places.shape[1])
+    average = np.bincount(owner, values) / count if len(values) else np.zeros(0)
+    squares = np.bincount(owner, (values - average[owner]) ** 2, minlength=len(count))
+    before = tuple(array[rows] for array in moments)
+    for array, merged in zip(moments, merge_moments(before, (count, average, squares)), strict=True):
+        array[rows] = merged
+
+
 class ArmPosterior(Posterior):
-    """Posteriors of arms: only the statistics and L numbers per task are stored.
+    """Posteriors of arms, computed from the statistics; the log evidence of tasks is kept.
 
     Arms are cheap, so no component becomes dormant.
     """
@@ -169,33 +206,22 @@ class ArmPosterior(Posterior):
         """log p(history | s) up to a constant per task, computed at the first use."""
         if self._evidence is None:
             self._evidence = np.zeros((len(self.statistics), self.prior.n_components))
-            seen = np.flatnonzero(self.statistics.pulls.any(axis=1))
-            if len(seen):
-                self._recompute(seen)
+            self._recompute(np.flatnonzero(self.statistics.pulls.any(axis=1)))
         return self._evidence
 
     def _recompute(self, tasks: Int[Array, " m"]) -> None:
-        self.prior.evidence_loop(
-            tasks, self.statistics.stored, self.prior.loop_parameters, self._sums()
-        )
-
-    def _sums(self) -> Any:
-        """Return what the loops write: the log evidence, and whatever else the family sums."""
-        return self._evidence
+        """Compute the log evidence of these tasks from their statistics."""
+        assert self._evidence is not None
+        size = max(1, _BLOCK // self._evidence.shape[1] // self.prior.n_arms)
+        for start in range(0, len(tasks), size):
+            some = tasks[start : start + size]
+            self._evidence[some] = self.prior.relative_evidence(self.statistics[some])
 
     def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
-        """Count observations and update the evidence in one compiled pass, all or none."""
-        evidence = self.relative_evidence
-        if len(observed[0]) > _RECOMPUTE_COST * self.prior.n_arms * len(evidence):
-            # A long batch is counted first and its evidence computed once for each task.
-            self.statistics._observe(tasks, observed)
+        """Count observations, all or none, and compute the evidence of their tasks again."""
+        self.statistics._observe(tasks, observed)
+        if self._evidence is not None:
             self._recompute(np.unique(tasks))
-            return
-        bad = self.prior.observe_loop(
-            tasks, *observed, self.statistics.stored, self.prior.loop_parameters, self._sums()
-        )
-        if bad >= 0:
-            self.statistics.refuse(observed, bad)
 
     def log_evidence(self) -> Float[Array, "n L"]:
         """Return log p(history | s), with all constants."""
@@ -207,45 +233,10 @@ class ArmPosterior(Posterior):
         """Draw mean rewards of all arms, given the one component of each task."""
         return self.prior.marginals(self.statistics, tasks, latent).sample(rng)
 
-    def decide(
-        self,
-        rng: np.random.Generator,
-        log_weights: Float[Array, " L"],
-        tasks: Int[Array, " m"],
-        mask: Bool[Array, "m K"] | None,
-        actions: Array | None = None,
-    ) -> tuple[Int[Array, " m"], Int[Array, " m"]] | None:
-        """Draw components and best arms in one compiled pass.
-
-        Every decision has random numbers of its own, so that the number of threads changes nothing.
-        None where the compiled loop does not know the family.
-        """
-        known = self.prior.decision_arrays(self.statistics)
-        if known is None:
-            return None
-        n, chosen = len(tasks), np.empty((2, len(tasks)), np.int64)
-        # The bits of two uniform numbers seed the streams.
-        asked = tasks, NO_MASK if mask is None else mask, rng.random(2).view(np.uint64)
-        form, counts, prior = known
-        weights, n_arms = (log_weights, self.relative_evidence), self.prior.n_arms
-
-        def work(first: int, last: int) -> None:
-            scratch = np.empty(1, np.uint64), np.empty((5, n_arms))
-            draw_best_arms((form, first, last, *asked), weights, counts, prior, scratch, chosen)
-
-        if n <= _THREAD_DECISIONS:
-            work(0, n)
-        else:
-            from mixts.engines._workers import in_threads  # not needed for a few decisions
-
-            in_threads(work, n, _THREAD_DECISIONS)
-        return chosen[0], chosen[1]
-
     def _marginals(self, tasks: Int[Array, " m"]) -> Any:
         """Return the distributions of the arms' means for these tasks and all components."""
-        pairs = np.empty((2, len(tasks), self.prior.n_components), np.int64)
-        pairs[0], pairs[1] = tasks[:, None], np.arange(self.prior.n_components)
-        return self.prior.marginals(self.statistics, pairs[0], pairs[1])
+        every = np.arange(self.prior.n_components)
+        return self.prior.marginals(self.statistics, tasks[:, None], every)
 
     def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
         """Return E[theta | history, s]."""
@@ -289,15 +280,9 @@ class ArmFamily(Family):
 
     statistics_type: ClassVar[type[ArmStatistics]]
     posterior_type: ClassVar[type[Posterior]] = ArmPosterior
-    arm_parameters: ClassVar[int] = 2
-    """Number of parameters of an arm's posterior."""
-    gather_loop: ClassVar[Callable[..., None]]
-    """Function that writes the posterior parameters of every arm."""
-    observe_loop: ClassVar[Callable[..., int]]
-    """Compiled loop that checks and counts observations and updates the log evidence."""
-    evidence_loop: ClassVar[Callable[..., None]]
-    """Compiled loop that computes the log evidence from the statistics."""
-    _loop: tuple[Any, ...]
+    core_class: ClassVar[str]
+    """Name of the core's class of these arms; a subclass, which may have other formulas, does not
+    inherit it."""
     has_ties: bool = True
     """Whether two arms may have exactly the same mean reward in a draw."""
 
@@ -306,27 +291,57 @@ class ArmFamily(Family):
         """This family."""
         return self
 
-    @property
-    def loop_parameters(self) -> tuple[Any, ...]:
-        """Prior parameters for the compiled loops: arrays (K, L) and numbers."""
-        return self._loop
+    def posterior(
+        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
+    ) -> Any:
+        """Return the posteriors given statistics: by the core, if it knows the family."""
+        self.check_statistics(statistics)
+        kind = self.posterior_type
+        if _program.core is not None and "core_class" in type(self).__dict__:
+            from mixts.families._core_arms import CORE_POSTERIORS
 
-    def decision_arrays(
-        self, statistics: ArmStatistics
-    ) -> tuple[int, Arrays, tuple[Any, ...]] | None:
-        """Return what the compiled loop ``draw_best_arms`` needs to know of the arms.
+            kind = CORE_POSTERIORS[kind]
+        return kind(self, statistics, log_weights, allow_dormant=allow_dormant)
+
+    @property
+    def core_parameters(self) -> tuple[tuple[Array, Array], tuple[Any, ...]]:
+        """The two parameters of each arm, (L, K), as the core takes them, and those that all share."""
+        first, second = self.arrays().values()
+        return (first, second), ()
+
+    @abstractmethod
+    def relative_evidence(self, statistics: Any) -> Float[Array, "n L"]:
+        """Return log p(history | s) of each task, without ``evidence_constant``.
+
+        Parameters
+        ----------
+        statistics
+            Statistics of n tasks.
+
+        Returns
+        -------
+        array
+            Log evidence, (n, L), computed from the statistics alone.
+        """
+
+    @abstractmethod
+    def posterior_parameters(
+        self, statistics: Any, tasks: Int[Array, "..."], latent: Int[Array, "..."]
+    ) -> Float[Array, "q ... K"]:
+        """Return the parameters of every arm's posterior, as ``marginal`` takes them.
 
         Parameters
         ----------
         statistics
             Statistics of the tasks.
+        tasks, latent
+            Indices of tasks and of components, which broadcast.
 
         Returns
         -------
-        tuple or None
-            Form of the densities, counts and prior; None: numpy draws all means.
+        array
+            The q parameters of each arm's distribution, (q, ..., K).
         """
-        return None
 
     @abstractmethod
     def marginal(self, parameters: Float[Array, "q ... K"]) -> MeanDistribution:
@@ -502,16 +517,7 @@ class ArmFamily(Family):
         MeanDistribution
             The distributions for each pair of a task and a component.
         """
-        if tasks.shape != latent.shape:
-            tasks, latent = (x.copy() for x in np.broadcast_arrays(tasks, latent))
-        parameters = np.empty((self.arm_parameters, *latent.shape, self.n_arms))
-        flat = parameters
-        if latent.ndim != 1:
-            flat = parameters.reshape(self.arm_parameters, -1, self.n_arms)
-        self.gather_loop(
-            tasks.reshape(-1), latent.reshape(-1), statistics.stored, self.loop_parameters, flat
-        )
-        return self.marginal(parameters)
+        return self.marginal(self.posterior_parameters(statistics, tasks, latent))
 
     def prior_marginal(self, latent: Array) -> MeanDistribution:
         """Return the prior distributions of the arms' means under components.

@@ -9,23 +9,15 @@ import numpy as np
 import scipy  # loads a submodule when it is first used
 
 from mixts import _checks
-from mixts._typing import Array, ArrayLike, Float, Int
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ParameterError
-from mixts.families._kernels.arms import count_bernoulli, evidence_bernoulli, observe_bernoulli
-from mixts.families.arms import ArmFamily, ArmStatistics, Arrays, by_arm, rows_of
+from mixts.families.arms import ArmFamily, ArmStatistics
 from mixts.families.quadrature import LOGIT_BETA, Marginal, parameter
+from mixts.families.special import log_rising
 from mixts.families.statistics import stored
 
 LEAST_SHAPE = 0.1
 """A gamma variable of this shape underflows with a probability of 1e-31."""
-
-
-def gather_bernoulli(
-    tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array
-) -> None:
-    """Write the Beta parameters of every arm for pairs of a task and a component, (2, m, K)."""
-    for i in range(2):
-        np.add(rows_of(prior[i].T, latent), rows_of(counts[i], tasks), out=out[i])
 
 
 class BernoulliStatistics(ArmStatistics):
@@ -34,7 +26,7 @@ class BernoulliStatistics(ArmStatistics):
     kind: ClassVar[str] = "bernoulli-arms"
     fields: ClassVar[dict[str, Any]] = {"successes": np.int64, "failures": np.int64}
     support: ClassVar[str] = "0 or 1"
-    count_loop = staticmethod(count_bernoulli)
+    core_count: ClassVar[str] = "count_bernoulli"
 
     successes = stored("successes", "Number of rewards 1 of each arm.")
     failures = stored("failures", "Number of rewards 0 of each arm.")
@@ -43,6 +35,13 @@ class BernoulliStatistics(ArmStatistics):
     def pulls(self) -> Int[Array, "n K"]:
         """Number of observations of each arm, task axis first."""
         return self.array("successes") + self.array("failures")
+
+    def accepts(self, rewards: Float[Array, " m"]) -> Bool[Array, " m"]:
+        return (rewards == 0) | (rewards == 1)
+
+    def count_rewards(self, at: tuple[Array, Array], rewards: Float[Array, " m"]) -> None:
+        np.add.at(self.array("successes"), at, rewards == 1)
+        np.add.at(self.array("failures"), at, rewards == 0)
 
 
 @dataclass(frozen=True)
@@ -119,9 +118,7 @@ class BernoulliArms(ArmFamily):
     array_names: ClassVar[tuple[str, ...]] = ("alpha", "beta")
     statistics_type: ClassVar[type[ArmStatistics]] = BernoulliStatistics
     reward_range: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
-    gather_loop = staticmethod(gather_bernoulli)
-    observe_loop = staticmethod(observe_bernoulli)
-    evidence_loop = staticmethod(evidence_bernoulli)
+    core_class: ClassVar[str] = "BernoulliArms"
 
     def __init__(self, alpha: ArrayLike, beta: ArrayLike) -> None:
         self.alpha: Float[Array, "L K"] = _checks.parameter_array(alpha, "alpha", 2)
@@ -130,7 +127,6 @@ class BernoulliArms(ArmFamily):
         _checks.positive(self.alpha, "alpha")
         _checks.positive(self.beta, "beta")
         self.has_ties = bool(min(self.alpha.min(), self.beta.min()) < LEAST_SHAPE)
-        self._loop = (by_arm(self.alpha), by_arm(self.beta))
 
     @classmethod
     def uniform(cls, n_arms: int) -> Self:
@@ -149,8 +145,17 @@ class BernoulliArms(ArmFamily):
         n_arms = _checks.count(n_arms, "n_arms")
         return cls(np.ones((1, n_arms)), np.ones((1, n_arms)))
 
-    def decision_arrays(self, statistics: ArmStatistics) -> tuple[int, Arrays, tuple[Any, ...]]:
-        return LOGIT_BETA, statistics.stored, (*self._loop, 0.0)
+    def relative_evidence(self, statistics: BernoulliStatistics) -> Float[Array, "n L"]:
+        won, lost = (counts[:, None] for counts in statistics.stored)
+        each = log_rising(self.alpha, won) + log_rising(self.beta, lost)
+        each -= log_rising(self.alpha + self.beta, won + lost)
+        return np.asarray(each.sum(axis=2))
+
+    def posterior_parameters(
+        self, statistics: BernoulliStatistics, tasks: Int[Array, "..."], latent: Int[Array, "..."]
+    ) -> Float[Array, "2 ... K"]:
+        won, lost = statistics.stored
+        return np.stack([self.alpha[latent] + won[tasks], self.beta[latent] + lost[tasks]])
 
     def marginal(self, parameters: Float[Array, "2 ... K"]) -> BetaMarginal:
         return BetaMarginal(parameters, not self.has_ties)

@@ -8,31 +8,11 @@ import numpy as np
 
 from mixts import _checks
 from mixts._numbers import LARGEST
-from mixts._typing import Array, ArrayLike, Float
-from mixts.families._kernels.arms import count_gaussian, evidence_gaussian, observe_gaussian
-from mixts.families.arms import (
-    ArmFamily,
-    ArmStatistics,
-    Arrays,
-    by_arm,
-    merge_moments,
-    rows_of,
-)
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
+from mixts.families.arms import ArmFamily, ArmStatistics, count_moments, merge_moments
 from mixts.families.linear import LinearGaussian
-from mixts.families.quadrature import NORMAL, NormalMarginal
+from mixts.families.quadrature import NormalMarginal
 from mixts.families.statistics import Statistics, stored
-
-
-def gather_gaussian(
-    tasks: Array, latent: Array, counts: Arrays, prior: tuple[Any, ...], out: Array
-) -> None:
-    """Write the mean and variance of every arm for pairs of a task and a component, (2, m, K)."""
-    (count, average, _), (mean, variance, noise) = counts, prior
-    m, v = rows_of(mean.T, latent), rows_of(variance.T, latent)
-    weight = rows_of(count, tasks) * v
-    shrink = noise + weight
-    out[0] = m + weight * (rows_of(average, tasks) - m) / shrink
-    out[1] = v * noise / shrink
 
 
 class GaussianStatistics(ArmStatistics):
@@ -41,11 +21,17 @@ class GaussianStatistics(ArmStatistics):
     kind: ClassVar[str] = "gaussian-arms"
     fields: ClassVar[dict[str, Any]] = {"count": np.int64, "average": float, "squares": float}
     support: ClassVar[str] = f"numbers between -{LARGEST:g} and {LARGEST:g}"
-    count_loop = staticmethod(count_gaussian)
+    core_count: ClassVar[str] = "count_gaussian"
 
     count = stored("count", "Number of observations of each arm.")
     average = stored("average", "Average reward of each arm; 0 without observations.")
     squares = stored("squares", "Sum of squared deviations from the average, M2.")
+
+    def accepts(self, rewards: Float[Array, " m"]) -> Bool[Array, " m"]:
+        return np.asarray(np.abs(rewards) <= LARGEST)
+
+    def count_rewards(self, at: tuple[Array, Array], rewards: Float[Array, " m"]) -> None:
+        count_moments(self.stored, at, rewards)
 
     def _merge(self, other: Self) -> dict[str, Array]:
         return dict(zip(self.fields, merge_moments(self.stored, other.stored), strict=True))
@@ -84,9 +70,7 @@ class GaussianArms(ArmFamily):
     kind: ClassVar[str] = "gaussian-arms"
     array_names: ClassVar[tuple[str, ...]] = ("mean", "variance")
     statistics_type: ClassVar[type[ArmStatistics]] = GaussianStatistics
-    gather_loop = staticmethod(gather_gaussian)
-    observe_loop = staticmethod(observe_gaussian)
-    evidence_loop = staticmethod(evidence_gaussian)
+    core_class: ClassVar[str] = "GaussianArms"
 
     def __init__(self, mean: ArrayLike, variance: ArrayLike, noise_std: float) -> None:
         self.mean: Float[Array, "L K"] = _checks.parameter_array(mean, "mean", 2)
@@ -97,11 +81,26 @@ class GaussianArms(ArmFamily):
         _checks.positive(self.variance, "variance", zero=True)
         self.noise_std: float = _checks.positive_number(noise_std, "noise_std")
         self.has_ties = bool(self.variance.min() == 0.0)
-        self._loop = (by_arm(self.mean), by_arm(self.variance), self.noise_std**2)
 
-    def decision_arrays(self, statistics: ArmStatistics) -> tuple[int, Arrays, tuple[Any, ...]]:
+    @property
+    def core_parameters(self) -> tuple[tuple[Array, Array], tuple[Any, ...]]:
+        return (self.mean, self.variance), (self.noise_std**2,)
+
+    def relative_evidence(self, statistics: GaussianStatistics) -> Float[Array, "n L"]:
+        n, average = (statistics.array(name)[:, None] for name in ("count", "average"))
+        noise, v = self.noise_std**2, self.variance
+        each = np.log1p(n * v / noise) + n * (average - self.mean) ** 2 / (noise + n * v)
+        return np.asarray(-0.5 * each.sum(axis=2))
+
+    def posterior_parameters(
+        self, statistics: GaussianStatistics, tasks: Int[Array, "..."], latent: Int[Array, "..."]
+    ) -> Float[Array, "2 ... K"]:
+        """Return each arm's mean, m + n v (y - m) / (sigma^2 + n v), and variance."""
         count, average, _ = statistics.stored
-        return NORMAL, (count, average), self._loop
+        m, v, noise = self.mean[latent], self.variance[latent], self.noise_std**2
+        weight = count[tasks] * v
+        total = noise + weight
+        return np.stack([m + weight * (average[tasks] - m) / total, v * noise / total])
 
     def settings(self) -> dict[str, Any]:
         return {"noise_std": self.noise_std}

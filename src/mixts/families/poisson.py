@@ -9,19 +9,13 @@ import numpy as np
 import scipy  # loads a submodule when it is first used
 
 from mixts import _checks
-from mixts._typing import Array, ArrayLike, Float
-from mixts.families._kernels.arms import count_poisson, evidence_poisson, observe_poisson
-from mixts.families.arms import ArmFamily, ArmStatistics, Arrays, by_arm, rows_of
+from mixts._numbers import LARGEST_COUNT, LARGEST_TOTAL
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
+from mixts.families.arms import ArmFamily, ArmStatistics
 from mixts.families.bernoulli import LEAST_SHAPE
 from mixts.families.quadrature import LOG_2PI_E, LOG_GAMMA, Marginal, parameter
+from mixts.families.special import log_rising, stirling_rest
 from mixts.families.statistics import Statistics, stored
-
-
-def gather_poisson(tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array) -> None:
-    """Write the Gamma parameters of every arm for pairs of a task and a component, (2, m, K)."""
-    (count, total, _), (shape, rate) = counts, prior
-    np.add(rows_of(shape.T, latent), rows_of(total, tasks), out=out[0])
-    np.add(rows_of(rate.T, latent), rows_of(count, tasks), out=out[1])
 
 
 class PoissonStatistics(ArmStatistics):
@@ -34,11 +28,26 @@ class PoissonStatistics(ArmStatistics):
         "log_factorials": float,
     }
     support: ClassVar[str] = "whole numbers from 0 to 2^53 (2^62 in all)"
-    count_loop = staticmethod(count_poisson)
+    core_count: ClassVar[str] = "count_poisson"
 
     count = stored("count", "Number of observations of each arm.")
     total = stored("total", "Sum of each arm's rewards.")
     log_factorials = stored("log_factorials", "Sum of ln y! over each arm's rewards.")
+
+    def accepts(self, rewards: Float[Array, " m"]) -> Bool[Array, " m"]:
+        whole = rewards == np.floor(rewards)
+        return np.asarray((rewards >= 0) & (rewards <= LARGEST_COUNT) & whole)
+
+    def _possible(self, tasks: Array, arms: Array, rewards: Array) -> Bool[Array, " m"]:
+        """Return which observations have a known arm and a reward, and whose total is not too large."""
+        good = super()._possible(tasks, arms, rewards)
+        total = self.array("total")[tasks, np.where(good, arms, 0)]
+        return np.asarray(good & (total + np.cumsum(rewards) <= LARGEST_TOTAL))
+
+    def count_rewards(self, at: tuple[Array, Array], rewards: Float[Array, " m"]) -> None:
+        np.add.at(self.array("count"), at, 1)
+        np.add.at(self.array("total"), at, rewards.astype(np.int64))
+        np.add.at(self.array("log_factorials"), at, log_rising(1.0, rewards))
 
 
 @dataclass(frozen=True)
@@ -104,9 +113,7 @@ class PoissonArms(ArmFamily):
     kind: ClassVar[str] = "poisson-arms"
     array_names: ClassVar[tuple[str, ...]] = ("shape", "rate")
     statistics_type: ClassVar[type[ArmStatistics]] = PoissonStatistics
-    gather_loop = staticmethod(gather_poisson)
-    observe_loop = staticmethod(observe_poisson)
-    evidence_loop = staticmethod(evidence_poisson)
+    core_class: ClassVar[str] = "PoissonArms"
 
     def __init__(self, shape: ArrayLike, rate: ArrayLike) -> None:
         self.shape: Float[Array, "L K"] = _checks.parameter_array(shape, "shape", 2)
@@ -115,11 +122,24 @@ class PoissonArms(ArmFamily):
         _checks.positive(self.shape, "shape")
         _checks.positive(self.rate, "rate")
         self.has_ties = bool(self.shape.min() < LEAST_SHAPE)
-        self._loop = (by_arm(self.shape), by_arm(self.rate))
 
-    def decision_arrays(self, statistics: ArmStatistics) -> tuple[int, Arrays, tuple[Any, ...]]:
+    def relative_evidence(self, statistics: PoissonStatistics) -> Float[Array, "n L"]:
+        """Return the log evidence without the terms y (ln(y / n) - 1) - sum ln y! that all share.
+
+        Stirling's formula of both gamma functions, subtracted by hand, leaves no large numbers
+        whose difference is small.
+        """
+        n, y = (statistics.array(name)[:, None] for name in ("count", "total"))
+        a, b = self.shape, self.rate
+        each = (a - 0.5) * np.log1p(y / a) - a * np.log1p(n / b)
+        each += y * (np.log1p(a / np.maximum(y, 1)) - np.log1p(b / np.maximum(n, 1)))
+        return np.asarray((each + stirling_rest(a + y) - stirling_rest(a)).sum(axis=2))
+
+    def posterior_parameters(
+        self, statistics: PoissonStatistics, tasks: Int[Array, "..."], latent: Int[Array, "..."]
+    ) -> Float[Array, "2 ... K"]:
         count, total, _ = statistics.stored
-        return LOG_GAMMA, (total, count), (*self._loop, 0.0)
+        return np.stack([self.shape[latent] + total[tasks], self.rate[latent] + count[tasks]])
 
     def marginal(self, parameters: Float[Array, "2 ... K"]) -> GammaMarginal:
         return GammaMarginal(parameters)

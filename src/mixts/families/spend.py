@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,11 +12,17 @@ import scipy  # loads a submodule when it is first used
 
 from mixts import _checks
 from mixts._numbers import LARGEST, softmax
-from mixts._typing import Array, ArrayLike, Float, Int
-from mixts.families._kernels.arms import count_gaussian, evidence_bernoulli, observe_bernoulli
-from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics, by_arm, merge_moments
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
+from mixts.families.arms import (
+    ArmFamily,
+    ArmPosterior,
+    ArmStatistics,
+    count_moments,
+    merge_moments,
+)
 from mixts.families.base import Posterior
 from mixts.families.rewards import RewardBelief
+from mixts.families.special import log_rising
 from mixts.families.spend_marginal import (
     LEVELS,
     SpendMarginal,
@@ -24,87 +31,6 @@ from mixts.families.spend_marginal import (
     spend_evidence,
 )
 from mixts.families.statistics import Statistics, stored
-
-Arrays = tuple[Array, ...]
-
-# -- loops ----------------------------------------------------------------------------------------
-#
-# ``counts`` are the arrays of the statistics, (tasks, arms); ``prior`` are the parameters, (K, L).
-# Purchases are counted and weighed by the loops of Bernoulli arms, log spends by those of Gaussian
-# arms; the sums over the levels of the variance are numpy's.
-
-
-def _first_bad(arms: Array, outcomes: Array, n_arms: int) -> int:
-    good = (arms >= 0) & (arms < n_arms) & (outcomes >= 0.0) & (outcomes <= LARGEST)
-    return -1 if good.all() else int(np.argmin(good))
-
-
-def count_spend(tasks: Array, arms: Array, outcomes: Array, counts: Arrays) -> int:
-    """Check all rewards, then count purchases, misses and log spends."""
-    purchases, misses, average, squares = counts
-    bad = _first_bad(arms, outcomes, purchases.shape[1])
-    if bad < 0:
-        bought = outcomes > 0
-        np.add.at(misses, (tasks[~bought], arms[~bought]), 1)
-        spends = np.log(outcomes[bought])
-        count_gaussian(tasks[bought], arms[bought], spends, (purchases, average, squares))
-    return bad
-
-
-def _spend_gaps(arms: Int[Array, " m"], statistics: Arrays, prior: Arrays) -> Float[Array, "m L"]:
-    """Return ln p(log spends) of some arms with these purchases, averages and squares."""
-    own = np.stack([parameter[arms] for parameter in prior[2:6]])
-    after = np.empty_like(own)
-    purchases, average, squares = (array[:, None] for array in statistics)
-    learn_spends(own, purchases, average, squares, after)
-    return spend_evidence(own[1], after[1], prior[6][arms], log_sum(after[2], after[3]))
-
-
-def observe_spend(
-    tasks: Array, arms: Array, outcomes: Array, counts: Arrays, prior: Arrays, log_evidence: Array
-) -> int:
-    """Count as ``count_spend`` does, and add ln of each reward's probability to the evidence."""
-    purchases, misses, average, squares = counts
-    bad = _first_bad(arms, outcomes, purchases.shape[1])
-    if bad >= 0:
-        return bad
-    bought = outcomes > 0
-    rows, owners = np.unique(tasks[bought], return_inverse=True)
-    touched, columns = np.divmod(np.unique(owners * len(prior[0]) + arms[bought]), len(prior[0]))
-    now = (purchases[rows], average[rows], squares[rows])
-    for sign in (-1.0, 1.0):
-        found = tuple(array[touched, columns] for array in now)
-        np.add.at(log_evidence, rows[touched], sign * _spend_gaps(columns, found, prior))
-        if sign < 0:
-            count_gaussian(owners, arms[bought], np.log(outcomes[bought]), now)
-    average[rows], squares[rows] = now[1:]
-    # This loop counts purchases and misses.
-    observe_bernoulli(
-        tasks, arms, bought.astype(float), (purchases, misses), (prior[0], prior[1]), log_evidence
-    )
-    return -1
-
-
-def evidence_spend(tasks: Array, counts: Arrays, prior: Arrays, log_evidence: Array) -> None:
-    """Compute the log evidence of tasks, each given once, from the statistics."""
-    purchases, misses, average, squares = counts
-    evidence_bernoulli(tasks, (purchases, misses), (prior[0], prior[1]), log_evidence)
-    row, arm = np.nonzero(purchases[tasks])
-    owner = tasks[row]
-    found = (purchases[owner, arm], average[owner, arm], squares[owner, arm])
-    np.add.at(log_evidence, owner, _spend_gaps(arm, found, prior))
-
-
-def gather_spend(tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array) -> None:
-    """Write the six parameters of every arm for pairs of a task and a component, (6, m, K)."""
-    purchases, misses, average, squares = (array[tasks] for array in counts)
-    own = np.stack([parameter.T[latent] for parameter in prior[:6]])
-    out[0], out[1] = own[0] + purchases, own[1] + misses
-    learn_spends(own[2:], purchases, average, squares, out[2:])
-
-
-# -- the family -----------------------------------------------------------------------------------
-
 
 class SpendStatistics(ArmStatistics):
     """Purchases, misses, and average and squared deviations of log spends, (tasks, arms)."""
@@ -117,7 +43,6 @@ class SpendStatistics(ArmStatistics):
         "squares": float,
     }
     support: ClassVar[str] = f"numbers from 0 to {LARGEST:g}"
-    count_loop = staticmethod(count_spend)
 
     purchases = stored("purchases", "Number of rewards above 0 of each arm.")
     misses = stored("misses", "Number of rewards 0 of each arm.")
@@ -128,6 +53,16 @@ class SpendStatistics(ArmStatistics):
     def pulls(self) -> Int[Array, "n K"]:
         """Number of observations of each arm, task axis first."""
         return self.array("purchases") + self.array("misses")
+
+    def accepts(self, rewards: Float[Array, " m"]) -> Bool[Array, " m"]:
+        return np.asarray((rewards >= 0) & (rewards <= LARGEST))
+
+    def count_rewards(self, at: tuple[Array, Array], rewards: Float[Array, " m"]) -> None:
+        bought, (tasks, arms) = rewards > 0, at
+        purchases, misses, average, squares = self.stored
+        np.add.at(misses, at, ~bought)
+        spent = tasks[bought], arms[bought]
+        count_moments((purchases, average, squares), spent, np.log(rewards[bought]))
 
     def _merge(self, other: Self) -> dict[str, Array]:
         """Merge by Chan's formula, like Gaussian arms."""
@@ -276,10 +211,6 @@ class SpendArms(ArmFamily):
     )  # fmt: skip
     statistics_type: ClassVar[type[ArmStatistics]] = SpendStatistics
     posterior_type: ClassVar[type[Posterior]] = SpendPosterior
-    arm_parameters: ClassVar[int] = 6
-    gather_loop = staticmethod(gather_spend)
-    observe_loop = staticmethod(observe_spend)
-    evidence_loop = staticmethod(evidence_spend)
 
     def __init__(
         self,
@@ -300,12 +231,42 @@ class SpendArms(ArmFamily):
             _checks.same_shape(self.alpha, array, f"alpha and {name}")
             if name != "log_spend":
                 _checks.positive(array, name)
-        loop = [by_arm(array) for array in self.arrays().values()]
-        self._loop = (*loop, log_sum(loop[4], loop[5]))
 
     @property
     def task_bytes(self) -> int:
         return 8 * (self.n_components + 2 * self.n_arms * len(LEVELS))
+
+    def relative_evidence(self, statistics: SpendStatistics) -> Float[Array, "n L"]:
+        purchases, misses, average, squares = statistics.stored
+        won, lost = purchases[:, None], misses[:, None]
+        each = log_rising(self.alpha, won) + log_rising(self.beta, lost)
+        each -= log_rising(self.alpha + self.beta, won + lost)
+        # Sums over the levels only of arms that were bought.
+        row, arm = np.nonzero(purchases)
+        prior = self._spends[:, :, arm]
+        after = np.empty_like(prior)
+        learn_spends(prior, purchases[row, arm], average[row, arm], squares[row, arm], after)
+        norms = self._norms[:, arm], log_sum(after[2], after[3])
+        each[row, :, arm] += spend_evidence(prior[1], after[1], *norms).T
+        return np.asarray(each.sum(axis=2))
+
+    def posterior_parameters(
+        self, statistics: SpendStatistics, tasks: Int[Array, "..."], latent: Int[Array, "..."]
+    ) -> Float[Array, "6 ... K"]:
+        purchases, misses, average, squares = (array[tasks] for array in statistics.stored)
+        alpha, beta = self.alpha[latent] + purchases, self.beta[latent] + misses
+        after = np.empty((4, *alpha.shape))
+        learn_spends(self._spends[:, latent], purchases, average, squares, after)
+        return np.concatenate([np.stack([alpha, beta]), after])
+
+    @cached_property
+    def _spends(self) -> Float[Array, "4 L K"]:
+        return np.stack([self.log_spend, self.strength, self.shape, self.scale])
+
+    @cached_property
+    def _norms(self) -> Float[Array, "L K"]:
+        """ln Z(a, b) of every arm's prior."""
+        return log_sum(self.shape, self.scale)
 
     def marginal(self, parameters: Float[Array, "q ... K"]) -> SpendMarginal:
         return SpendMarginal(parameters)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float, Int
-from mixts.families._kernels.arms import evidence_student, observe_student
-from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics, Arrays, by_arm
+from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics
 from mixts.families.base import Posterior
 from mixts.families.gaussian import GaussianStatistics
 from mixts.families.noise import (
@@ -23,31 +21,13 @@ from mixts.families.noise import (
     pooled_noise,
     shown,
 )
-
-
-def gather_student(tasks: Array, latent: Array, counts: Arrays, prior: Arrays, out: Array) -> None:
-    """Write location, spread, freedom and unit of every arm for pairs of task and component."""
-    count, average, squares = (array[tasks] for array in counts)
-    mean, ratio = (parameter.T[latent] for parameter in prior[:2])
-    degrees, units = (parameter[latent] for parameter in prior[2:])
-    gap, wide = average - mean, 1.0 + count * ratio
-    out[0], out[1] = mean + count * ratio * gap / wide, ratio / wide
-    out[2] = (degrees + count.sum(axis=1))[:, None]
-    out[3] = (units + (squares + count * gap * gap / wide).sum(axis=1))[:, None]
+from mixts.families.special import whole_evidence
 
 
 class StudentPosterior(ArmPosterior):
     """Posteriors of Student arms; parameters are mean rewards and sigma."""
 
     rewards_type: ClassVar[Any] = StudentArmRewards
-
-    @cached_property
-    def _misfit(self) -> Float[Array, "n L"]:
-        """Squared misfit of each task's rewards, in units of the noise."""
-        return np.zeros((len(self.statistics), self.prior.n_components))
-
-    def _sums(self) -> Any:
-        return self._evidence, self._misfit
 
     def sample(
         self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
@@ -68,11 +48,6 @@ class StudentPosterior(ArmPosterior):
         _, square = noise_moments(found.freedom[..., :1], found.unit[..., :1])
         variance = np.concatenate([found.variance(), square], axis=2)
         return variance[..., None] * np.eye(variance.shape[2])
-
-    def add_tasks(self, n: int) -> None:
-        """Append tasks without observations."""
-        self._misfit = np.pad(self._misfit, ((0, n), (0, 0)))
-        super().add_tasks(n)
 
 
 class StudentArms(NoisyTasks, ArmFamily):
@@ -121,10 +96,7 @@ class StudentArms(NoisyTasks, ArmFamily):
     array_names: ClassVar[tuple[str, ...]] = ("mean", "variance", "noise_std", "degrees")
     statistics_type: ClassVar[type[ArmStatistics]] = GaussianStatistics
     posterior_type: ClassVar[type[Posterior]] = StudentPosterior
-    arm_parameters: ClassVar[int] = 4
-    gather_loop = staticmethod(gather_student)
-    observe_loop = staticmethod(observe_student)
-    evidence_loop = staticmethod(evidence_student)
+    core_class: ClassVar[str] = "StudentArms"
 
     def __init__(
         self, mean: ArrayLike, variance: ArrayLike, noise_std: ArrayLike, degrees: ArrayLike
@@ -138,8 +110,8 @@ class StudentArms(NoisyTasks, ArmFamily):
         self.noise_std: Float[Array, " L"]  # type: ignore[assignment]
         self.noise_std, self.degrees = noise_parameters(noise_std, degrees, len(self.mean))
         self.noise_prior = self.degrees, self.degrees * self.noise_std**2
-        ratio = self.variance / self.noise_std[:, None] ** 2
-        self._loop = (by_arm(self.mean), by_arm(ratio), *(np.array(x) for x in self.noise_prior))
+        self.ratio: Float[Array, "L K"] = self.variance / self.noise_std[:, None] ** 2
+        """Prior variances of the means in units of the noise variance, r."""
 
     @property
     def task_bytes(self) -> int:
@@ -150,6 +122,48 @@ class StudentArms(NoisyTasks, ArmFamily):
             f"StudentArms({self.n_components} components, {self.n_arms} arms, "
             f"noise_std {shown(self.noise_std)}, degrees {shown(self.degrees)})"
         )
+
+    # -- the posterior ----------------------------------------------------------------------------
+
+    @property
+    def core_parameters(self) -> tuple[tuple[Array, Array], tuple[Any, ...]]:
+        return (self.mean, self.ratio), self.noise_prior
+
+    def misfit(self, statistics: GaussianStatistics) -> Float[Array, "n L"]:
+        """Return S, the squared misfit of each task's rewards in units of its own variance.
+
+        Parameters
+        ----------
+        statistics
+            Statistics of n tasks.
+
+        Returns
+        -------
+        array
+            Squared misfits, (n, L).
+        """
+        n, average, squares = (array[:, None] for array in statistics.stored)
+        each = squares + n * (average - self.mean) ** 2 / (1 + n * self.ratio)
+        return np.asarray(each.sum(axis=2))
+
+    def relative_evidence(self, statistics: GaussianStatistics) -> Float[Array, "n L"]:
+        count = statistics.array("count")
+        determinant = np.log1p(count[:, None] * self.ratio).sum(axis=2)
+        n, misfit = count.sum(axis=1)[:, None], self.misfit(statistics)
+        return np.asarray(whole_evidence(*self.noise_prior, n, misfit) - 0.5 * determinant)
+
+    def posterior_parameters(
+        self, statistics: GaussianStatistics, tasks: Int[Array, "..."], latent: Int[Array, "..."]
+    ) -> Float[Array, "4 ... K"]:
+        """Return location, spread, freedom and unit of every arm."""
+        n, average, squares = (array[tasks] for array in statistics.stored)
+        mean, ratio = self.mean[latent], self.ratio[latent]
+        degrees, unit = (parameter[latent] for parameter in self.noise_prior)
+        gap, wide = average - mean, 1 + n * ratio
+        freedom = degrees + n.sum(axis=-1)
+        unit = unit + (squares + n * gap * gap / wide).sum(axis=-1)
+        location, noise = mean + n * ratio * gap / wide, (freedom[..., None], unit[..., None])
+        return np.stack(np.broadcast_arrays(location, ratio / wide, *noise))
 
     def marginal(self, parameters: Float[Array, "4 ... K"]) -> StudentMarginal:
         return StudentMarginal(parameters)

@@ -24,7 +24,6 @@ from mixts.families import (
     Statistics,
     StudentArms,
 )
-from mixts.families._kernels.arms import evidence_student
 from mixts.families.linear import CovarianceType
 from mixts.families.noise import LEAST_DEGREES, MOST_DEGREES, expected_noise, match_noise
 from mixts.learning._kernels.gaussian import (
@@ -203,15 +202,8 @@ class StudentModel(MomentModel):
         known = self._known.centre
         return StudentArms(known.mean, known.variance, known.noise_std, FIRST_DEGREES)
 
-    def _sums(self, family: StudentArms) -> tuple[Array, Array]:
-        """Return the log evidence and the squared misfit of all tasks."""
-        relative, misfit = np.zeros((2, self.n_tasks, family.n_components))
-        every = np.arange(self.n_tasks)
-        evidence_student(every, self.statistics.stored, family.loop_parameters, (relative, misfit))
-        return relative, misfit
-
     def log_evidence(self, family: StudentArms) -> Float[Array, "n L"]:  # type: ignore[override]
-        return self._sums(family)[0]
+        return family.log_evidence(self.statistics)
 
     def log_hyperprior(self, family: StudentArms) -> float:  # type: ignore[override]
         ratio, sharp = _ratio(family), self.centre.noise_std[:, None] ** -2
@@ -224,7 +216,7 @@ class StudentModel(MomentModel):
 
     def improve(self, family: StudentArms, share: Array) -> StudentArms:  # type: ignore[override]
         degrees, unit = family.noise_prior
-        noise = degrees + self._count.sum(axis=1)[:, None], unit + self._sums(family)[1]
+        noise = degrees + self._count.sum(axis=1)[:, None], unit + family.misfit(self.statistics)
         sums = ArmSums(*(np.zeros(family.mean.shape) for _ in range(4)))
         ratio = _ratio(family)
         arm_moments(
