@@ -17,13 +17,18 @@
 
 namespace mixts {
 
-// Numbers of the K arms of one decision: parameters a and b, the curvature at the mode, and the limit
-// of `set_limits`; `share` is 1 / (a + b) of logits, 1 / b of logarithms, so that a * share is the mean.
+// What is known of an arm before its mean is drawn: it cannot win; it wins with less than a bound; it may win.
+enum class Fate : Index { LOSES = 0, BOUNDED = 1, OPEN = 2 };
+
+// Numbers of the K arms of one decision: parameters a and b; the mean, and `share`, 1 / (a + b) of logits
+// and 1 / b of logarithms; the curvature at the mode; a uniform number, used at most once; and the fate of
+// `set_fates`.
 struct Contest {
-    std::vector<double> a, b, share, curvature, limit;
+    std::vector<double> a, b, mean, share, curvature, uniform;
+    std::vector<Fate> fate;
 
     explicit Contest(Index n_arms)
-        : a(static_cast<std::size_t>(n_arms)), b(a), share(a), curvature(a), limit(a) {}
+        : a(static_cast<std::size_t>(n_arms)), b(a), mean(a), share(a), curvature(a), uniform(a), fate(a.size()) {}
 };
 
 // Draw an arm's mean, in the coordinate of its form.
@@ -81,31 +86,27 @@ inline double draw_above(double a, double b, double best, double height, double 
     return kept ? t : -INF;
 }
 
-// An arm of a positive limit cannot win if the square of its uniform number times the limit is at least
-// its curvature; a negative limit says nothing. With the slope at the best mean so far, the curvature
-// at the mode, and q, by which the log density has fallen at least, because curvatures are at most
-// n / 4, or b e^t, or 1 / b, the bound of `draw_above` is at most e^-q sqrt(curvature / 2 pi) / slope:
-// Stirling's remainders only make a peak lower.
-inline double limit_of(double steep, double curvature, double q) {
-    const double wide = 2.0 * std::numbers::pi * steep * steep;
-    // The series is less than e^q.
-    const double series = 1.0 + q * (1.0 + q * (1.0 / 2 + q * (1.0 / 6 + q * (1.0 / 24 + q * (1.0 / 120)))));
-    const double limit = wide > curvature ? wide * series * series : -1.0;
-    return steep > 0.0 ? limit : -1.0;
-}
-
+// Set the fates of arms: an arm loses if its uniform number u is above a bound of its probability to
+// beat the best mean so far. With the slope there, the curvature at the mode, and q, by which the log
+// density has fallen at least, because curvatures are at most n / 4, or b e^t, or 1 / b, the bound of
+// `draw_above` is at most e^-q sqrt(curvature / 2 pi) / slope: Stirling's remainders only make a peak lower.
+// No bound below one says nothing: the arm is open.
 template <Form F>
-inline void set_limits(double best, double height, Index n, Contest &arms) {
+inline void set_fates(double best, double height, Index n, Contest &arms) {
     const double *a = arms.a.data(), *b = arms.b.data(), *share = arms.share.data();
-    const double *curvature = arms.curvature.data();
-    double *limit = arms.limit.data();
+    const double *curvature = arms.curvature.data(), *u = arms.uniform.data();
+    Fate *fate = arms.fate.data();
     for (Index k = 0; k < n; ++k) {
         const double steep = steepness<F>(a[k], b[k], best, height);
         double q;
         if constexpr (F == Form::NORMAL) q = 0.5 * steep * (best - a[k]);
         if constexpr (F == Form::LOGIT_BETA) q = 2.0 * steep * steep * share[k];
         if constexpr (F == Form::LOG_GAMMA) q = 0.5 * steep * steep * share[k] / height;
-        limit[k] = limit_of(steep, curvature[k], q);
+        // The series is less than e^q.
+        const double series = 1.0 + q * (1.0 + q * (1.0 / 2 + q * (1.0 / 6 + q * (1.0 / 24 + q * (1.0 / 120)))));
+        const double wide = 2.0 * std::numbers::pi * steep * steep, reach = u[k] * series;
+        const Fate bounded = wide * reach * reach >= curvature[k] ? Fate::LOSES : Fate::BOUNDED;
+        fate[k] = (wide > curvature[k]) & (steep > 0.0) ? bounded : Fate::OPEN;
     }
 }
 
@@ -113,36 +114,33 @@ inline void set_limits(double best, double height, Index n, Contest &arms) {
 template <Form F>
 inline Index best_arm(Index n, const bool *mask, Stream &stream, Contest &arms) {
     const double *a = arms.a.data(), *b = arms.b.data();
-    double *share = arms.share.data(), *curvature = arms.curvature.data();
+    double *share = arms.share.data(), *curvature = arms.curvature.data(), *mean = arms.mean.data();
     for (Index k = 0; k < n; ++k) {
         if constexpr (F == Form::NORMAL) share[k] = 1.0, curvature[k] = 1.0 / b[k];
         if constexpr (F == Form::LOGIT_BETA) share[k] = 1.0 / (a[k] + b[k]), curvature[k] = a[k] * b[k] * share[k];
         if constexpr (F == Form::LOG_GAMMA) share[k] = 1.0 / b[k], curvature[k] = a[k];
+        mean[k] = a[k] * share[k];
     }
-    Index lead = -1;
-    double top = -INF;
-    for (Index k = 0; k < n; ++k) {
-        const double mean = a[k] * share[k];
-        if (mean > top && (mask == nullptr || mask[k])) lead = k, top = mean;
-    }
-    if (lead < 0) return -1;  // no arm is available
+    if (mask != nullptr)
+        for (Index k = 0; k < n; ++k) mean[k] = mask[k] ? mean[k] : -INF;
+    const double top = largest(mean, n);
+    Index lead = 0;
+    while (lead < n && !(mean[lead] == top && (mask == nullptr || mask[lead]))) ++lead;
+    if (lead == n) return -1;  // no arm is available
+    stream.fill(arms.uniform.data(), n);
     Index winner = lead;
     double same = 1.0, best = draw_mean<F>(a[lead], b[lead], stream), height = height_at<F>(best);
-    set_limits<F>(best, height, n, arms);
+    set_fates<F>(best, height, n, arms);
     for (Index k = 0; k < n; ++k) {
-        if (k == lead || (mask != nullptr && !mask[k])) continue;
-        double t;
-        if (arms.limit[static_cast<std::size_t>(k)] > 0.0) {
-            const double u = stream.uniform();
-            if (u * u * arms.limit[static_cast<std::size_t>(k)] >= curvature[k]) continue;
-            t = draw_above<F>(a[k], b[k], best, height, u, stream);
-        } else {
-            t = draw_mean<F>(a[k], b[k], stream);
-        }
+        const Fate fate = arms.fate[static_cast<std::size_t>(k)];
+        if (fate == Fate::LOSES || k == lead || (mask != nullptr && !mask[k])) continue;
+        const double u = arms.uniform[static_cast<std::size_t>(k)];
+        const double t = fate == Fate::OPEN ? draw_mean<F>(a[k], b[k], stream)
+                                            : draw_above<F>(a[k], b[k], best, height, u, stream);
         if (t > best) {
             best = t, winner = k, same = 1.0;
             height = height_at<F>(best);
-            set_limits<F>(best, height, n, arms);
+            set_fates<F>(best, height, n, arms);
         } else if (t == best) {
             // Certain arms may be equal: then chance decides.
             same += 1.0;

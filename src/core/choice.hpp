@@ -15,17 +15,13 @@ inline constexpr double FAR = 40.0;
 inline Index pick_latent(const Vector<const double> &log_weights, const double *relative, double uniform,
                          double *scratch) {
     const Index n = log_weights.n;
-    double lead = -INF;
-    for (Index s = 0; s < n; ++s) {
-        scratch[s] = log_weights[s] + relative[s];
-        lead = scratch[s] > lead ? scratch[s] : lead;
-    }
+    for (Index s = 0; s < n; ++s) scratch[s] = log_weights[s] + relative[s];
+    const double lead = largest(scratch, n);
     for (Index s = 0; s < n; ++s) {
         const double weight = scratch[s] - lead;
         scratch[s] = weight > -FAR ? fast_exp(weight) : 0.0;
     }
-    double total = 0.0;
-    for (Index s = 0; s < n; ++s) total += scratch[s];
+    const double total = sum(scratch, n);
     double rest = uniform * total;
     // Rounding may leave a positive rest: then the last possible state is taken.
     Index picked = 0;

@@ -57,4 +57,27 @@ inline double dot(const double *x, const double *y, Index n) {
     return total;
 }
 
+// The sum of n entries, by the same partial sums.
+inline double sum(const double *x, Index n) {
+    double part[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    Index i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int j = 0; j < 8; ++j) part[j] += x[i + j];
+    double total = ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
+    for (; i < n; ++i) total += x[i];
+    return total;
+}
+
+// The largest of n entries; -inf of none. NaN counts as smaller than any number.
+inline double largest(const double *x, Index n) {
+    double part[8] = {-INF, -INF, -INF, -INF, -INF, -INF, -INF, -INF};
+    Index i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int j = 0; j < 8; ++j) part[j] = x[i + j] > part[j] ? x[i + j] : part[j];
+    double top = part[0];
+    for (int j = 1; j < 8; ++j) top = part[j] > top ? part[j] : top;
+    for (; i < n; ++i) top = x[i] > top ? x[i] : top;
+    return top;
+}
+
 }  // namespace mixts
