@@ -166,10 +166,14 @@ struct Moments {
 
 // -- Gaussian -----------------------------------------------------------------------------------
 
-struct Gaussian : Moments {
+struct Gaussian {
     static constexpr Form FORM = Form::NORMAL;
+    Moments seen;
     Parameters mean, variance;
     double noise;
+
+    bool accepts(Index t, Index k, double y, double total) const { return seen.accepts(t, k, y, total); }
+    void count(Index t, Index k, double y) const { seen.count(t, k, y); }
 
     // n (average - m)^2 / (noise + n v)
     static double quadratic(double n, double average, double m, double v, double noise) {
@@ -179,7 +183,7 @@ struct Gaussian : Moments {
 
     // Differences of the closed form telescope, so that rounding errors do not add up.
     void predict(Index t, Index k, double y, Sums sums) const {
-        const double n = real(counts(t, k)), old = averages(t, k), now = old + (y - old) / (n + 1.0);
+        const double n = real(seen.counts(t, k)), old = seen.averages(t, k), now = old + (y - old) / (n + 1.0);
         const double *m = mean.by_arm.row(k).data, *v = variance.by_arm.row(k).data, sigma2 = noise;
         for (Index s = 0; s < mean.by_arm.m; ++s)
             sums.evidence[s] += 0.5 * (quadratic(n, old, m[s], v[s], sigma2) -
@@ -190,8 +194,8 @@ struct Gaussian : Moments {
     // -(ln(1 + n v / noise) + n (average - m)^2 / (noise + n v)) / 2, summed over the arms.
     void evidence(Index t, Sums sums) const {
         for (Index s = 0; s < mean.by_arm.m; ++s) sums.evidence[s] = 0.0;
-        for (Index k = 0; k < counts.m; ++k) {
-            const double n = real(counts(t, k)), average = averages(t, k), sigma2 = noise;
+        for (Index k = 0; k < seen.counts.m; ++k) {
+            const double n = real(seen.counts(t, k)), average = seen.averages(t, k), sigma2 = noise;
             if (n == 0.0) continue;
             const double *m = mean.by_arm.row(k).data, *v = variance.by_arm.row(k).data;
             for (Index s = 0; s < mean.by_arm.m; ++s)
@@ -202,9 +206,9 @@ struct Gaussian : Moments {
 
     void parameters(Index t, Index s, Sums, Stream &, double *a, double *b) const {
         const double *prior_mean = mean.by_component.row(s).data, *prior_variance = variance.by_component.row(s).data;
-        const double *average = averages.row(t).data, sigma2 = noise;
-        const Index *n = counts.row(t).data;
-        for (Index k = 0; k < counts.m; ++k) {
+        const double *average = seen.averages.row(t).data, sigma2 = noise;
+        const Index *n = seen.counts.row(t).data;
+        for (Index k = 0; k < seen.counts.m; ++k) {
             const double m = prior_mean[k], v = prior_variance[k], weight = real(n[k]) * v, total = sigma2 + weight;
             a[k] = m + weight * (average[k] - m) / total;
             b[k] = v * sigma2 / total;
@@ -216,19 +220,23 @@ struct Gaussian : Moments {
 
 // `ratio` are variances in units of the noise variance; the noise has `degrees` and `units`, (L,).
 // `misfit` is the squared misfit of a task's rewards under each component.
-struct Student : Moments {
+struct Student {
     static constexpr Form FORM = Form::NORMAL;
+    Moments seen;
     Parameters mean, ratio;
     Vector<const double> degrees, units;
 
+    bool accepts(Index t, Index k, double y, double total) const { return seen.accepts(t, k, y, total); }
+    void count(Index t, Index k, double y) const { seen.count(t, k, y); }
+
     double observations(Index t) const {
         Index total = 0;
-        for (Index n : counts.row(t)) total += n;
+        for (Index n : seen.counts.row(t)) total += n;
         return real(total);
     }
 
     void predict(Index t, Index k, double y, Sums sums) const {
-        const double n = real(counts(t, k)), old = averages(t, k), total = observations(t);
+        const double n = real(seen.counts(t, k)), old = seen.averages(t, k), total = observations(t);
         for (Index s = 0; s < mean.by_arm.m; ++s) {
             const double m = mean.by_arm(k, s), r = ratio.by_arm(k, s), wide = 1.0 + n * r;
             const double error = y - (m + n * r * (old - m) / wide), alpha = 1.0 + r / wide;
@@ -241,8 +249,8 @@ struct Student : Moments {
     void evidence(Index t, Sums sums) const {
         const Index n_components = mean.by_arm.m;
         for (Index s = 0; s < n_components; ++s) sums.evidence[s] = sums.misfit[s] = 0.0;
-        for (Index k = 0; k < counts.m; ++k) {
-            const double n = real(counts(t, k)), average = averages(t, k), square = squares(t, k);
+        for (Index k = 0; k < seen.counts.m; ++k) {
+            const double n = real(seen.counts(t, k)), average = seen.averages(t, k), square = seen.squares(t, k);
             if (n == 0.0) continue;
             for (Index s = 0; s < n_components; ++s) {
                 const double gap = average - mean.by_arm(k, s), wide = n * ratio.by_arm(k, s);
@@ -259,10 +267,10 @@ struct Student : Moments {
     void parameters(Index t, Index s, Sums sums, Stream &stream, double *a, double *b) const {
         const double freedom = degrees[s] + observations(t), unit = units[s] + sums.misfit[s];
         const double noise = 0.5 * unit / stream.gamma(0.5 * freedom);
-        for (Index k = 0; k < counts.m; ++k) {
-            const double m = mean.by_component(s, k), r = ratio.by_component(s, k), n = real(counts(t, k));
+        for (Index k = 0; k < seen.counts.m; ++k) {
+            const double m = mean.by_component(s, k), r = ratio.by_component(s, k), n = real(seen.counts(t, k));
             const double wide = 1.0 + n * r;
-            a[k] = m + n * r * (averages(t, k) - m) / wide;
+            a[k] = m + n * r * (seen.averages(t, k) - m) / wide;
             b[k] = r / wide * noise;
         }
     }

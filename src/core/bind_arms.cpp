@@ -3,6 +3,10 @@
 #include "binding.hpp"
 #include "quick.hpp"
 
+#include <nanobind/stl/pair.h>
+
+#include <memory>
+#include <tuple>
 #include <utility>
 
 namespace mixts {
@@ -15,16 +19,21 @@ using Prior = Array<const double, 2>;
 using Numbers = Array<const double, 1>;
 using Indices = Array<const Index, 1>;
 
+Index rows(const Counts &x) { return static_cast<Index>(x.shape(0)); }
+Index columns(const Counts &x) { return static_cast<Index>(x.shape(1)); }
+
 // Statistics are (tasks, K), all of one shape.
 template <class T>
 Matrix<T> statistics(const Array<T, 2> &x, const Counts &like) {
-    check_size("tasks of the statistics", static_cast<Index>(x.shape(0)), static_cast<Index>(like.shape(0)));
-    check_size("arms of the statistics", static_cast<Index>(x.shape(1)), static_cast<Index>(like.shape(1)));
-    return view(x);
+    const Matrix<T> found = view(x);
+    check_size("tasks of the statistics", found.n, rows(like));
+    check_size("arms of the statistics", found.m, columns(like));
+    return found;
 }
 
-Parameters parameters(const Prior &by_component, const Prior &by_arm, Index n_components, Index n_arms) {
+Parameters parameters(const Prior &by_component, const Prior &by_arm, const Numbers &log_weights, const Counts &like) {
     const Parameters found{view(by_component), view(by_arm)};
+    const Index n_components = view(log_weights).n, n_arms = columns(like);
     check_size("components", found.by_component.n, n_components);
     check_size("arms", found.by_component.m, n_arms);
     check_size("arms", found.by_arm.n, n_arms);
@@ -40,18 +49,23 @@ Observations observations(const Indices &tasks, const Indices &arms, const Numbe
     return seen;
 }
 
-// Arms of one kind of rewards, with the log evidence of all tasks. numpy owns every array.
+// Keep arrays, which numpy owns, alive as long as the views of them.
+template <class... Arrays>
+std::shared_ptr<void> keep(const Arrays &...arrays) {
+    return std::make_shared<std::tuple<Arrays...>>(arrays...);
+}
+
+// Arms of one kind of rewards, with the log evidence of all tasks.
 template <class Kind>
 class Arms {
 public:
-    // `arrays` keeps alive what the views point to.
-    Arms(nb::object arrays, Kind kind, const Numbers &log_weights, const Reals &evidence, const Reals &misfit,
-         Index n_tasks, Index n_arms)
+    Arms(Kind kind, const Counts &like, const Numbers &log_weights, const Reals &evidence, const Reals &misfit,
+         std::shared_ptr<void> arrays)
         : arrays_(std::move(arrays)), kind_(kind), log_weights_(view(log_weights)), evidence_(view(evidence)),
-          misfit_(view(misfit)), n_tasks_(n_tasks), n_arms_(n_arms), room_(log_weights_.n, n_arms) {
-        if (log_weights_.n < 1 || n_arms < 1) throw nb::value_error("there must be a component and an arm");
+          misfit_(view(misfit)), n_tasks_(rows(like)), n_arms_(columns(like)), room_(log_weights_.n, n_arms_) {
+        if (log_weights_.n < 1 || n_arms_ < 1) throw nb::value_error("there must be a component and an arm");
         for (const auto &sums : {evidence_, misfit_}) {
-            check_size("tasks of the evidence", sums.n, n_tasks);
+            check_size("tasks of the evidence", sums.n, n_tasks_);
             check_size("components of the evidence", sums.m, log_weights_.n);
         }
     }
@@ -128,7 +142,7 @@ private:
         kind_.count(t, k, y);
     }
 
-    nb::object arrays_;
+    std::shared_ptr<void> arrays_;
     Kind kind_;
     Vector<const double> log_weights_;
     Matrix<double> evidence_, misfit_;
@@ -153,9 +167,9 @@ nb::class_<Arms<Kind>> bind_kind(nb::module_ &m, const char *name) {
 // Check all observations, then count them; the index of the first bad one, or -1.
 template <class Kind>
 Index count(const Kind &kind, const Counts &like, const Indices &tasks, const Indices &arms, const Numbers &outcomes) {
-    const Observations seen = observations(tasks, arms, outcomes, static_cast<Index>(like.shape(0)));
+    const Observations seen = observations(tasks, arms, outcomes, rows(like));
     nb::gil_scoped_release release;
-    const Index bad = first_bad(kind, static_cast<Index>(like.shape(1)), seen);
+    const Index bad = first_bad(kind, columns(like), seen);
     if (bad >= 0) return bad;
     for (Index i = 0; i < seen.arms.n; ++i) kind.count(seen.tasks[i], seen.arms[i], seen.outcomes[i]);
     return -1;
@@ -165,58 +179,76 @@ Moments moments(const Counts &counts, const Reals &averages, const Reals &square
     return {view(counts), statistics(averages, counts), statistics(squares, counts)};
 }
 
+Index count_bernoulli(Indices tasks, Indices arms, Numbers outcomes, Counts successes, Counts failures) {
+    const Bernoulli kind{view(successes), statistics(failures, successes), {}, {}};
+    return count(kind, successes, tasks, arms, outcomes);
+}
+
+Index count_poisson(Indices tasks, Indices arms, Numbers outcomes, Counts counts, Counts totals, Reals logs) {
+    const Poisson kind{view(counts), statistics(totals, counts), statistics(logs, counts), {}, {}};
+    return count(kind, counts, tasks, arms, outcomes);
+}
+
+Index count_gaussian(Indices tasks, Indices arms, Numbers outcomes, Counts counts, Reals averages, Reals squares) {
+    return count(moments(counts, averages, squares), counts, tasks, arms, outcomes);
+}
+
+void make_bernoulli(Arms<Bernoulli> *self, Numbers weights, Reals evidence, Counts successes, Counts failures,
+                    Prior alpha, Prior beta, Prior alpha_by_arm, Prior beta_by_arm) {
+    const Bernoulli kind{view(successes), statistics(failures, successes),
+                         parameters(alpha, alpha_by_arm, weights, successes),
+                         parameters(beta, beta_by_arm, weights, successes)};
+    new (self) Arms<Bernoulli>(kind, successes, weights, evidence, evidence,
+                               keep(weights, evidence, successes, failures, alpha, beta, alpha_by_arm, beta_by_arm));
+}
+
+void make_poisson(Arms<Poisson> *self, Numbers weights, Reals evidence, Counts counts, Counts totals, Reals logs,
+                  Prior shape, Prior rate, Prior shape_by_arm, Prior rate_by_arm) {
+    const Poisson kind{view(counts), statistics(totals, counts), statistics(logs, counts),
+                       parameters(shape, shape_by_arm, weights, counts),
+                       parameters(rate, rate_by_arm, weights, counts)};
+    new (self) Arms<Poisson>(kind, counts, weights, evidence, evidence,
+                             keep(weights, evidence, counts, totals, logs, shape, rate, shape_by_arm, rate_by_arm));
+}
+
+void make_gaussian(Arms<Gaussian> *self, Numbers weights, Reals evidence, Counts counts, Reals averages, Reals squares,
+                   Prior mean, Prior variance, Prior mean_by_arm, Prior variance_by_arm, double noise) {
+    const Gaussian kind{moments(counts, averages, squares), parameters(mean, mean_by_arm, weights, counts),
+                        parameters(variance, variance_by_arm, weights, counts), noise};
+    new (self) Arms<Gaussian>(kind, counts, weights, evidence, evidence,
+                              keep(weights, evidence, counts, averages, squares, mean, variance, mean_by_arm,
+                                   variance_by_arm));
+}
+
+void make_student(Arms<Student> *self, Numbers weights, Reals evidence, Reals misfit, Counts counts, Reals averages,
+                  Reals squares, Prior mean, Prior ratio, Prior mean_by_arm, Prior ratio_by_arm, Numbers degrees,
+                  Numbers units) {
+    const Student kind{moments(counts, averages, squares), parameters(mean, mean_by_arm, weights, counts),
+                       parameters(ratio, ratio_by_arm, weights, counts), view(degrees), view(units)};
+    check_size("degrees", kind.degrees.n, view(weights).n);
+    check_size("units", kind.units.n, view(weights).n);
+    new (self) Arms<Student>(kind, counts, weights, evidence, misfit,
+                             keep(weights, evidence, misfit, counts, averages, squares, mean, ratio, mean_by_arm,
+                                  ratio_by_arm, degrees, units));
+}
+
+std::pair<double, double> bounds(Index form, double a, double b) {
+    const bool beta = form == static_cast<Index>(Form::LOGIT_BETA);
+    const auto [low, high] = beta ? bounds_of_rests<Form::LOGIT_BETA>(a, b) : bounds_of_rests<Form::LOG_GAMMA>(a, b);
+    return {low, high};
+}
+
 }  // namespace
 
 void bind_arms(nb::module_ &m) {
-    m.def("count_bernoulli", [](Indices tasks, Indices arms, Numbers outcomes, Counts successes, Counts failures) {
-        return count(Bernoulli{view(successes), statistics(failures, successes), {}, {}}, successes, tasks, arms, outcomes);
-    });
-    m.def("count_poisson", [](Indices tasks, Indices arms, Numbers outcomes, Counts counts, Counts totals, Reals logs) {
-        const Poisson kind{view(counts), statistics(totals, counts), statistics(logs, counts), {}, {}};
-        return count(kind, counts, tasks, arms, outcomes);
-    });
-    m.def("count_gaussian", [](Indices tasks, Indices arms, Numbers outcomes, Counts counts, Reals averages, Reals squares) {
-        return count(moments(counts, averages, squares), counts, tasks, arms, outcomes);
-    });
-
-    bind_kind<Bernoulli>(m, "BernoulliArms")
-        .def("__init__", [](Arms<Bernoulli> *self, Numbers log_weights, Reals evidence, Counts successes, Counts failures,
-                            Prior alpha, Prior beta, Prior alpha_by_arm, Prior beta_by_arm) {
-            const Index n = static_cast<Index>(log_weights.shape(0)), k = static_cast<Index>(successes.shape(1));
-            const Bernoulli kind{view(successes), statistics(failures, successes),
-                                 parameters(alpha, alpha_by_arm, n, k), parameters(beta, beta_by_arm, n, k)};
-            nb::object arrays = nb::make_tuple(log_weights, evidence, successes, failures, alpha, beta, alpha_by_arm, beta_by_arm);
-            new (self) Arms<Bernoulli>(arrays, kind, log_weights, evidence, evidence, static_cast<Index>(successes.shape(0)), k);
-        });
-    bind_kind<Poisson>(m, "PoissonArms")
-        .def("__init__", [](Arms<Poisson> *self, Numbers log_weights, Reals evidence, Counts counts, Counts totals, Reals logs,
-                            Prior shape, Prior rate, Prior shape_by_arm, Prior rate_by_arm) {
-            const Index n = static_cast<Index>(log_weights.shape(0)), k = static_cast<Index>(counts.shape(1));
-            const Poisson kind{view(counts), statistics(totals, counts), statistics(logs, counts),
-                               parameters(shape, shape_by_arm, n, k), parameters(rate, rate_by_arm, n, k)};
-            nb::object arrays = nb::make_tuple(log_weights, evidence, counts, totals, logs, shape, rate, shape_by_arm, rate_by_arm);
-            new (self) Arms<Poisson>(arrays, kind, log_weights, evidence, evidence, static_cast<Index>(counts.shape(0)), k);
-        });
-    bind_kind<Gaussian>(m, "GaussianArms")
-        .def("__init__", [](Arms<Gaussian> *self, Numbers log_weights, Reals evidence, Counts counts, Reals averages,
-                            Reals squares, Prior mean, Prior variance, Prior mean_by_arm, Prior variance_by_arm, double noise) {
-            const Index n = static_cast<Index>(log_weights.shape(0)), k = static_cast<Index>(counts.shape(1));
-            const Gaussian kind{moments(counts, averages, squares), parameters(mean, mean_by_arm, n, k),
-                                parameters(variance, variance_by_arm, n, k), noise};
-            nb::object arrays = nb::make_tuple(log_weights, evidence, counts, averages, squares, mean, variance, mean_by_arm, variance_by_arm);
-            new (self) Arms<Gaussian>(arrays, kind, log_weights, evidence, evidence, static_cast<Index>(counts.shape(0)), k);
-        });
-    bind_kind<Student>(m, "StudentArms")
-        .def("__init__", [](Arms<Student> *self, Numbers log_weights, Reals evidence, Reals misfit, Counts counts, Reals averages,
-                            Reals squares, Prior mean, Prior ratio, Prior mean_by_arm, Prior ratio_by_arm, Numbers degrees, Numbers units) {
-            const Index n = static_cast<Index>(log_weights.shape(0)), k = static_cast<Index>(counts.shape(1));
-            const Student kind{moments(counts, averages, squares), parameters(mean, mean_by_arm, n, k),
-                               parameters(ratio, ratio_by_arm, n, k), view(degrees), view(units)};
-            check_size("degrees", kind.degrees.n, n);
-            check_size("units", kind.units.n, n);
-            nb::object arrays = nb::make_tuple(log_weights, evidence, misfit, counts, averages, squares, mean, ratio, mean_by_arm, ratio_by_arm, degrees, units);
-            new (self) Arms<Student>(arrays, kind, log_weights, evidence, misfit, static_cast<Index>(counts.shape(0)), k);
-        });
+    m.def("count_bernoulli", &count_bernoulli, "Count rewards 0 and 1; return the first bad one, or -1.");
+    m.def("count_poisson", &count_poisson, "Count whole numbers; return the first bad one, or -1.");
+    m.def("count_gaussian", &count_gaussian, "Count real rewards; return the first bad one, or -1.");
+    m.def("bounds_of_rests", &bounds, "Return the bounds of Stirling's remainders that the decision loop uses.");
+    bind_kind<Bernoulli>(m, "BernoulliArms").def("__init__", &make_bernoulli);
+    bind_kind<Poisson>(m, "PoissonArms").def("__init__", &make_poisson);
+    bind_kind<Gaussian>(m, "GaussianArms").def("__init__", &make_gaussian);
+    bind_kind<Student>(m, "StudentArms").def("__init__", &make_student);
 }
 
 }  // namespace mixts

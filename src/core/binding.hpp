@@ -5,6 +5,7 @@
 #include <nanobind/ndarray.h>
 
 #include <string>
+#include <utility>
 
 #include "views.hpp"
 
@@ -12,9 +13,14 @@ namespace mixts {
 
 namespace nb = nanobind;
 
-// Contiguous numpy arrays of a type and a number of axes; anything else is a TypeError.
+// Contiguous numpy arrays of a type and a number of axes; anything else is a TypeError. nanobind would
+// convert other arrays, and then loops would write to a copy that nobody sees.
 template <class T, int N>
-using Array = nb::ndarray<T, nb::numpy, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
+struct Array : nb::ndarray<T, nb::numpy, nb::ndim<N>, nb::c_contig, nb::device::cpu> {
+    using Base = nb::ndarray<T, nb::numpy, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
+    using Base::Base;
+    Array(Base array) : Base(std::move(array)) {}
+};
 
 template <class T>
 Vector<T> view(const Array<T, 1> &x) {
@@ -59,3 +65,25 @@ void bind_tabular(nb::module_ &);
 void bind_learning(nb::module_ &);
 
 }  // namespace mixts
+
+namespace nanobind::detail {
+
+template <class T, int N>
+struct type_caster<mixts::Array<T, N>> {
+    using Exact = mixts::Array<T, N>;
+    using Inner = make_caster<typename Exact::Base>;
+    NB_TYPE_CASTER(Exact, Inner::Name)
+
+    template <class Flags>
+    bool from_python(handle source, Flags flags, cleanup_list *cleanup) noexcept {
+        Inner inner;
+        if (!inner.from_python(source, flags & ~static_cast<Flags>(cast_flags::convert), cleanup)) return false;
+        value = Exact(std::move(inner.value));
+        return true;
+    }
+    static handle from_cpp(const Exact &array, rv_policy policy, cleanup_list *cleanup) noexcept {
+        return Inner::from_cpp(array, policy, cleanup);
+    }
+};
+
+}  // namespace nanobind::detail

@@ -13,6 +13,8 @@ from mixts.agents import Choice, Offer
 from tests.contracts.problems import SIZE, FamilyCase
 from tests.statistical.standard_errors import FALSE_ALARM, assert_within, quotient
 
+pytestmark = pytest.mark.usefixtures("program")
+
 FAMILIES = (
     "bernoulli", "gaussian", "poisson", "student", "spend", "full", "student full", "logistic",
 )  # fmt: skip

@@ -27,7 +27,10 @@ from tests.contracts.problems import (
     FamilyCase,
 )
 
-pytestmark = pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
+pytestmark = [
+    pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name),
+    pytest.mark.usefixtures("program"),
+]
 
 
 @pytest.mark.parametrize("rule", FAMILY_RULES, ids=lambda rule: rule.__name__)

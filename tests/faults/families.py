@@ -90,72 +90,61 @@ fault(
 # -- weights and evidence -------------------------------------------------------------------------
 
 
-def counts_first(observe: Any) -> Any:
-    """The prediction of a reward already knows the reward."""
-
-    def wrong(tasks: Any, arms: Any, outcomes: Any, counts: Any, prior: Any, relative: Any) -> int:
-        from mixts.families._kernels.arms import count_bernoulli
-
-        bad = count_bernoulli(tasks, arms, outcomes, counts)
-        if bad < 0:
-            observe(tasks, arms, outcomes, tuple(a.copy() for a in counts), prior, relative)
-        return int(bad)
-
-    return wrong
-
+EVIDENCE = "relative_evidence"
+"""Method of a family of arms that is the specification of its evidence."""
 
 fault(
-    "the weights are updated after the counts (Bernoulli arms)",
-    identity("bernoulli", "weights are calibrated", "surprise is entropy"),
-    replace("mixts.families.bernoulli:BernoulliArms.observe_loop", counts_first),
+    "the evidence forgets the totals (Bernoulli arms)",
+    f"{RULES}[plain-evidence_is_a_sum_of_predictions-bernoulli]",
+    edit(f"mixts.families.bernoulli:BernoulliArms.{EVIDENCE}", "won + lost)", "won)"),
 )
-
-
-def no_log_determinant(observe: Any) -> Any:
-    def wrong(tasks: Any, arms: Any, outcomes: Any, counts: Any, prior: Any, relative: Any) -> int:
-        n, (_, variance, noise) = counts[0][tasks, arms][:, None], prior
-        bad = observe(tasks, arms, outcomes, counts, prior, relative)
-        if bad < 0:
-            v = variance[arms]
-            np.add.at(relative, tasks, 0.5 * np.log1p(v / (noise + n * v)))
-        return int(bad)
-
-    return wrong
-
-
 fault(
     "the evidence lacks the log determinant (Gaussian arms)",
-    identity("gaussian", "weights average to the prior's", "weights are calibrated"),
-    replace("mixts.families.gaussian:GaussianArms.observe_loop", no_log_determinant),
+    f"{RULES}[plain-evidence_is_a_sum_of_predictions-gaussian]",
+    edit(f"mixts.families.gaussian:GaussianArms.{EVIDENCE}", "np.log1p(n * v / noise)", "0.0"),
+)
+fault(
+    "the evidence of another component is kept (arms)",
+    "tests/unit/test_core_arms.py::test_both_programs_agree",
+    edit(
+        "mixts.families.arms:ArmPosterior._recompute",
+        "self.prior.relative_evidence(self.statistics[some])",
+        "np.roll(self.prior.relative_evidence(self.statistics[some]), 1)",
+    ),
 )
 
 
 # -- statistics -----------------------------------------------------------------------------------
 
-
-def failures_not_counted(observe: Any) -> Any:
-    def wrong(tasks: Any, arms: Any, outcomes: Any, counts: Any, prior: Any, relative: Any) -> int:
-        failures = counts[1].copy()
-        bad = observe(tasks, arms, outcomes, counts, prior, relative)
-        counts[1][...] = failures
-        return int(bad)
-
-    return wrong
-
-
 fault(
     "failures are not counted (Bernoulli arms)",
-    f"{RULES}[batches_do_not_matter-bernoulli]",
-    replace("mixts.families.bernoulli:BernoulliArms.observe_loop", failures_not_counted),
+    f"{RULES}[plain-evidence_is_a_sum_of_predictions-bernoulli]",
+    edit(
+        "mixts.families.bernoulli:BernoulliStatistics.count_rewards",
+        'np.add.at(self.array("failures"), at, rewards == 0)',
+        "pass",
+    ),
+)
+fault(
+    "the evidence of an update is not computed (arms)",
+    f"{RULES}[plain-batches_do_not_matter-bernoulli]",
+    edit("mixts.families.arms:ArmPosterior.update", "self._recompute(np.unique(tasks))", "pass"),
 )
 fault(
     "the evidence of a long batch is not computed (arms)",
-    f"{RULES}[batches_do_not_matter-bernoulli]",
-    edit("mixts.families.arms:ArmPosterior.update", "self._recompute(np.unique(tasks))", ""),
+    f"{RULES}[core-batches_do_not_matter-bernoulli]",
+    edit(
+        "mixts.families._core_arms:CoreArmPosterior.update", "arms.recompute(np.unique(tasks))", ""
+    ),
+)
+fault(
+    "the core keeps the arrays that were replaced (arms)",
+    f"{RULES}[core-statistics_are_a_snapshot-bernoulli]",
+    edit("mixts.families._core_arms:CoreArmPosterior.core", "new is not old", "False"),
 )
 fault(
     "statistics that a belief returned change with later updates",
-    f"{RULES}[statistics_are_a_snapshot-bernoulli]",
+    f"{RULES}[plain-statistics_are_a_snapshot-bernoulli]",
     replace(
         "mixts.belief:Belief.statistics",
         lambda _: property(lambda self: self.posterior.statistics),

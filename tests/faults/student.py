@@ -20,8 +20,8 @@ fault(
 )
 fault(
     "the misfit of earlier rewards is forgotten (student, arms)",
-    f"{ORACLE}::test_steps_batches_and_merged_parts_agree[arms]",
-    edit("mixts.families._kernels.arms:observe_student", "misfit[t, s] += square", "pass"),
+    f"{ORACLE}::test_steps_batches_and_merged_parts_agree[core-arms]",
+    edit("mixts.families._core_arms:CoreStudentPosterior._sums", "self._misfit is None", "True"),
 )
 fault(
     "the evidence of unknown noise has one degree of freedom too many (student)",

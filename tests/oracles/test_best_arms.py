@@ -11,7 +11,7 @@ import pytest
 from scipy import special
 
 import mixts
-from mixts.families._kernels import choice, densities
+from mixts.families._kernels import densities
 from mixts.families.quadrature import (
     LOG_GAMMA,
     LOGIT_BETA,
@@ -264,23 +264,3 @@ def test_elementary_functions() -> None:
         found = np.array([function(value) for value in x])
         np.testing.assert_allclose(found, getattr(np, function.__name__)(x), rtol=1e-15)
     assert exp(-1e300) == exp(-700.0) > 0
-
-
-@numba.njit
-def bounds_of_rests(form: int, a: float, b: float) -> tuple[float, float]:
-    return choice._bounds_of_rests(form, a, b)
-
-
-@pytest.mark.parametrize("form", [LOGIT_BETA, LOG_GAMMA])
-def test_bounds_of_stirlings_remainders(form: int) -> None:
-    """They enclose the remainders, and are narrow for counts above one."""
-
-    def rest(x: float) -> float:
-        return float(special.gammaln(x) - (x - 0.5) * np.log(x) + x - 0.5 * np.log(2 * np.pi))
-
-    for a in 10.0 ** np.linspace(-3, 3, 25):
-        for b in 10.0 ** np.linspace(-3, 3, 25):
-            exact = rest(a) + (rest(b) - rest(a + b) if form == LOGIT_BETA else 0.0)
-            low, high = bounds_of_rests(form, a, b)
-            assert low - 1e-11 <= exact <= high + 1e-11
-            assert high - low < 0.01 or min(a, b) < 1

@@ -11,6 +11,8 @@ import pytest
 from tests.oracles.agreement import EXTREME, assert_agrees
 from tests.oracles.problems import ROADS, ArmsProblem
 
+pytestmark = pytest.mark.usefixtures("program")
+
 CASES: dict[str, Callable[[], ArmsProblem]] = {}
 
 

@@ -19,6 +19,8 @@ from mixts.families.spend_marginal import (
     log_sum,
 )
 
+pytestmark = pytest.mark.usefixtures("program")
+
 PARAMETERS = np.array([
     [0.7, 2.0, 1.0, 0.5, 1.5, 0.4],
     [2.0, 30.0, 3.0, 4.0, 6.0, 5.0],

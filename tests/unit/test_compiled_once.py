@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import mixts
-from mixts.families._kernels import arms, choice, linear
+from mixts.families._kernels import linear
 
 TABLE = np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 0.0], [1.0, 1.0, 1.0], [0.0, 0.5, 0.0]])
 
@@ -29,23 +28,3 @@ def test_linear_updates() -> None:
     belief.update(TABLE[:, :2], TABLE[:, 2])
     belief.update(np.asfortranarray(TABLE[:, :2]), TABLE[:, 2].astype(np.float32))
     assert len(linear.observe.signatures) == before
-
-
-@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
-def test_arm_updates(dtype: type) -> None:
-    belief = mixts.MixturePrior(mixts.BernoulliArms.uniform(2)).belief()
-    belief.update(0, 1)
-    before = len(arms.observe_bernoulli.signatures)
-    pulled = TABLE[:, 0].astype(dtype)
-    for index, rewards in zip(ways(pulled), ways(TABLE[:, 2]), strict=True):
-        belief.update(index, rewards)
-    assert len(arms.observe_bernoulli.signatures) == before
-
-
-def test_masked_decisions() -> None:
-    agent = mixts.MixTS(mixts.MixturePrior(mixts.BernoulliArms.uniform(3)), n_tasks=2, seed=0)
-    agent.act(mask=[True, False, True])
-    before = len(choice.draw_best_arms.signatures)
-    agent.act(mask=np.array([[True, False, True], [False, True, True]]))
-    agent.act(tasks=[1], mask=[False, True, True])
-    assert len(choice.draw_best_arms.signatures) == before

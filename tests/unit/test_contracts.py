@@ -45,34 +45,18 @@ class Writable(mixts.BernoulliArms):
         return {name: array.copy() for name, array in super().arrays().items()}
 
 
-def count_any_arm(tasks: Any, arms: Any, outcomes: Any, counts: Any) -> int:
-    good = (outcomes == 0) | (outcomes == 1)
-    if not good.all():
-        return int(good.argmin())
-    np.add.at(counts[0], (tasks, arms), outcomes.astype(int))
-    np.add.at(counts[1], (tasks, arms), 1 - outcomes.astype(int))
-    return -1
-
-
 class CarelessStatistics(mixts.families.BernoulliStatistics):
     """An arm of -1 is the last one."""
 
     kind = "careless-arms"
-    count_loop = staticmethod(count_any_arm)
+
+    def _possible(self, tasks: Any, arms: Any, rewards: Any) -> Any:
+        return self.accepts(rewards)
 
 
 class Careless(mixts.BernoulliArms):
     kind = "careless-arms"
     statistics_type = CarelessStatistics
-
-    @staticmethod
-    def observe_loop(
-        tasks: Any, arms: Any, outcomes: Any, counts: Any, prior: Any, relative: Any
-    ) -> int:
-        bad = count_any_arm(tasks, arms, outcomes, counts)
-        if bad < 0:
-            mixts.BernoulliArms.evidence_loop(np.unique(tasks), counts, prior, relative)
-        return bad
 
 
 class Unmatched(mixts.PoissonArms):

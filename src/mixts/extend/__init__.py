@@ -18,6 +18,7 @@ from mixts.agents import Agent, BeliefAgent, Choice, Offer, rehearsal
 from mixts.families import ArmFamily, ArmPosterior, ArmStatistics, Family, Posterior, Statistics
 from mixts.families.quadrature import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL, Marginal
 from mixts.families.rewards import RewardBelief
+from mixts.families.special import log_rising
 
 __all__ = [
     "LOGIT_BETA",
@@ -47,6 +48,7 @@ __all__ = [
     "checks",
     "estimate",
     "files",
+    "log_rising",
     "progress_bars",
     "random",
     "rehearsal",

@@ -186,7 +186,9 @@ def count_moments(
     average = np.bincount(owner, values) / count if len(values) else np.zeros(0)
     squares = np.bincount(owner, (values - average[owner]) ** 2, minlength=len(count))
     before = tuple(array[rows] for array in moments)
-    for array, merged in zip(moments, merge_moments(before, (count, average, squares)), strict=True):
+    for array, merged in zip(
+        moments, merge_moments(before, (count, average, squares)), strict=True
+    ):
         array[rows] = merged
 
 

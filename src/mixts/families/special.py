@@ -31,8 +31,20 @@ def stirling_rest(x: Any) -> Array:
 def log_rising(a: Any, n: Any) -> Array:
     """Return ln Gamma(a + n) - ln Gamma(a), the log of a (a + 1) ... (a + n - 1) for whole n.
 
-    Stirling's formula of both, subtracted by hand: ``(a - 1/2) ln(1 + n / a) + n (ln(a + n) - 1)``
-    and the difference of its remainders.
+    This is Stirling's formula of both, subtracted by hand: ``(a - 1/2) ln(1 + n / a) +
+    n (ln(a + n) - 1)`` and the difference of its remainders.
+
+    Parameters
+    ----------
+    a
+        Numbers above 0.
+    n
+        Numbers of at least 0, which broadcast with ``a``.
+
+    Returns
+    -------
+    array
+        The logarithms, right to 14 digits.
     """
     end = a + n
     head = (a - 0.5) * np.log1p(n / a) + n * (np.log(end) - 1.0)

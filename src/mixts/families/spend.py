@@ -32,6 +32,7 @@ from mixts.families.spend_marginal import (
 )
 from mixts.families.statistics import Statistics, stored
 
+
 class SpendStatistics(ArmStatistics):
     """Purchases, misses, and average and squared deviations of log spends, (tasks, arms)."""
 
