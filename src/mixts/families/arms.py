@@ -1,7 +1,7 @@
 """Families of independent arms: the code that Bernoulli, Gaussian, Poisson and spend arms share.
 
-A concrete family adds its parameters, the log evidence of its statistics, the parameters of an arm's
-posterior, and its marginal distribution (the posterior of one arm's mean).
+A concrete family adds its parameters, the log evidence of its statistics, the parameters of an
+arm's posterior, and its marginal distribution (the posterior of one arm's mean).
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ class ArmFamily(Family):
 
     @property
     def core_parameters(self) -> tuple[tuple[Array, Array], tuple[Any, ...]]:
-        """The two parameters of each arm, (L, K), as the core takes them, and those that all share."""
+        """The two parameters of each arm, (L, K), as the core takes them, and what all arms share."""
         first, second = self.arrays().values()
         return (first, second), ()
 
