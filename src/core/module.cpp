@@ -15,6 +15,8 @@ NB_MODULE(MIXTS_MODULE, m) {
 #endif
         },
         "Return whether this processor can run the build for x86-64-v3.");
+    // Agents in a cache may live until the interpreter ends: that is no fault of theirs.
+    nanobind::set_leak_warnings(false);
     mixts::bind_arms(m);
     mixts::bind_choice(m);
     mixts::bind_quadrature(m);

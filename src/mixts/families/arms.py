@@ -307,7 +307,7 @@ class ArmFamily(Family):
 
     @property
     def core_parameters(self) -> tuple[tuple[Array, Array], tuple[Any, ...]]:
-        """The two parameters of each arm, (L, K), as the core takes them, and what all arms share."""
+        """The two parameters of each arm, (L, K), as the core takes them, and what arms share."""
         first, second = self.arrays().values()
         return (first, second), ()
 
