@@ -89,6 +89,17 @@ void bind_least_ratio(const Doubles &regrets, const Doubles &informations, const
     least_ratio(view(regrets), view(informations), available, view(probabilities));
 }
 
+void bind_elementary(const Array<const double, 1> &x, const Array<double, 2> &out) {
+    check_size("the first axis of out", out.shape(0), 3);
+    check_size("the second axis of out", out.shape(1), x.shape(0));
+    const Matrix<double> found = view(out);
+    for (Index j = 0; j < found.m; ++j) {
+        found(0, j) = fast_exp(x.data()[j]);
+        found(1, j) = fast_expm1(x.data()[j]);
+        found(2, j) = fast_log1p(x.data()[j]);
+    }
+}
+
 }  // namespace
 
 void bind_quadrature(nb::module_ &m) {
@@ -102,6 +113,8 @@ void bind_quadrature(nb::module_ &m) {
           "Write E[theta_a | the average of n_more rewards of a], (m, n, K), for mixtures of normal distributions.");
     m.def("least_ratio", bind_least_ratio, "regrets"_a, "informations"_a, "mask"_a, "probabilities"_a,
           "Write the probabilities (m, K) that minimise regret^2 / information.");
+    m.def("elementary_functions", bind_elementary, "x"_a, "out"_a,
+          "Write e^x, e^x - 1 and ln(1 + x), (3, n), as the quadrature computes them: for tests.");
 }
 
 }  // namespace mixts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -11,41 +10,24 @@ import pytest
 from scipy import special
 
 import mixts
-from mixts.families._kernels import choice, densities
-from mixts.families.quadrature import (
-    LOG_GAMMA,
-    LOGIT_BETA,
-    MINUS_LOG_GAMMA,
-    NORMAL,
-    Marginal,
-    best_arm_probabilities,
-)
+from mixts.families._kernels import choice
+from mixts.families.best_arms import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL, best_arms
+from tests import programs
 from tests.oracles.best_arm_references import FORMS, first_of_two, needles, plain
+
+pytestmark = pytest.mark.usefixtures("program")
 
 CODES = dict(zip(FORMS, (NORMAL, LOGIT_BETA, LOG_GAMMA, MINUS_LOG_GAMMA), strict=True))
 CLOSE = 1e-10
 """Error that the quadrature allows in masses and sums."""
 
 
-@dataclass(frozen=True)
-class Given(Marginal):
-    """Distributions of a form, for which nothing but probabilities is asked."""
-
-    form: int = NORMAL  # type: ignore[misc]
-
-    sample = mean = variance = quantile = cdf = None  # type: ignore[assignment]
-    observe = draw_averages = reward_entropy = None  # type: ignore[assignment]
-
-
 def probabilities(form: str, a: Any, b: Any) -> Any:
     """Return the probabilities of one component; fail if the quadrature did not converge."""
     parameters = np.array([a, b], dtype=float)[:, None, None]
-    marginal = Given(np.ascontiguousarray(parameters), CODES[form])
-    found, error = best_arm_probabilities(
-        marginal, np.ones((1, 1)), np.ones((1, len(a)), dtype=bool)
-    )
-    assert error[0] == 0
-    return found[0]
+    found = best_arms(CODES[form], parameters, np.ones((1, 1)), np.ones((1, len(a)), dtype=bool))
+    assert found.error[0] == 0
+    return found.chance[0]
 
 
 def log_uniform(rng: np.random.Generator, low: float, high: float, n: int) -> Any:
@@ -240,30 +222,21 @@ def test_what_rounding_spoils_is_reported() -> None:
     assert errors[2] == 0
 
 
-@numba.njit
-def exp(x: float) -> float:
-    return densities.exp(x)
-
-
-@numba.njit
-def expm1(x: float) -> float:
-    return densities.expm1(x)
-
-
-@numba.njit
-def log1p(x: float) -> float:
-    return densities.log1p(x)
-
-
+@pytest.mark.skipif(programs.CORE is None, reason="the compiled core is not installed")
 def test_elementary_functions() -> None:
     """To the last digits, also of e^x - 1 and ln(1 + x) for small x; no less than e^-700."""
     wide = np.concatenate([np.linspace(-700, 700, 2001), [0.0, -0.5 * np.log(2)]])
     tiny = np.outer([-1.0, 1.0], 10.0 ** np.linspace(-300, 0, 500)).ravel()
     log = np.concatenate([0.9999 * tiny, np.linspace(-0.999, 3, 500), [0.0]])
+    exp, expm1, log1p = range(3)
     for function, x in [(exp, wide), (exp, tiny), (expm1, wide), (expm1, tiny), (log1p, log)]:
-        found = np.array([function(value) for value in x])
-        np.testing.assert_allclose(found, getattr(np, function.__name__)(x), rtol=1e-15)
-    assert exp(-1e300) == exp(-700.0) > 0
+        found = np.empty((3, len(x)))
+        programs.CORE.elementary_functions(x, found)
+        expected = (np.exp, np.expm1, np.log1p)[function](x)
+        np.testing.assert_allclose(found[function], expected, rtol=1e-15)
+    found = np.empty((3, 2))
+    programs.CORE.elementary_functions(np.array([-1e300, -700.0]), found)
+    assert found[exp, 0] == found[exp, 1] > 0
 
 
 @numba.njit
