@@ -14,6 +14,9 @@ using Masks = Array<const bool, 2>;
 
 namespace {
 
+// An argument that must be an array of this very type: a converted copy would not be written to.
+auto array(const char *name) { return nb::arg(name).noconvert(); }
+
 // Views (m, L, K) of both parameters of arms, (2, m, L, K).
 struct Parameters {
     Cube<const double> a, b;
@@ -103,17 +106,17 @@ void bind_elementary(const Array<const double, 1> &x, const Array<double, 2> &ou
 }  // namespace
 
 void bind_quadrature(nb::module_ &m) {
-    m.def("best_arms", bind_best_arms, "form"_a, "parameters"_a, "weights"_a, "mask"_a, "chance"_a, "error"_a,
-          "best"_a,
+    m.def("best_arms", bind_best_arms, "form"_a, array("parameters"), array("weights"), array("mask"), array("chance"), array("error"),
+          array("best"),
           "Write P(arm is best) (m, K), the errors of these chances (m,), and E[best mean] (m,), of arms with\n"
           "parameters (2, m, L, K) and weights (m, L), among those of the mask (m, K).");
-    m.def("mixture_quantiles", bind_quantiles, "weights"_a, "parameters"_a, "probability"_a, "standard"_a, "least"_a,
-          "out"_a, "Write the quantiles (m, K) of mixtures of normal distributions.");
-    m.def("estimates", bind_estimates, "weights"_a, "parameters"_a, "noise"_a, "averages"_a, "n_more"_a, "out"_a,
+    m.def("mixture_quantiles", bind_quantiles, array("weights"), array("parameters"), array("probability"), array("standard"), "least"_a,
+          array("out"), "Write the quantiles (m, K) of mixtures of normal distributions.");
+    m.def("estimates", bind_estimates, array("weights"), array("parameters"), "noise"_a, array("averages"), array("n_more"), array("out"),
           "Write E[theta_a | the average of n_more rewards of a], (m, n, K), for mixtures of normal distributions.");
-    m.def("least_ratio", bind_least_ratio, "regrets"_a, "informations"_a, "mask"_a, "probabilities"_a,
+    m.def("least_ratio", bind_least_ratio, array("regrets"), array("informations"), array("mask"), array("probabilities"),
           "Write the probabilities (m, K) that minimise regret^2 / information.");
-    m.def("elementary_functions", bind_elementary, "x"_a, "out"_a,
+    m.def("elementary_functions", bind_elementary, array("x"), array("out"),
           "Write e^x, e^x - 1 and ln(1 + x), (3, n), as the quadrature computes them: for tests.");
 }
 

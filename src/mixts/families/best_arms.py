@@ -7,9 +7,9 @@ and smooth.
 
 This is the plain program. The line is cut at a few points of every arm, and each piece has 16
 Gauss-Legendre nodes. The integral of the polynomial through a density's values is its distribution
-function at the nodes. Densities are computed from their modes, ``ln f = peak - fall``, where nothing
-large is subtracted: with 1e8 observations, probabilities keep ten digits. Parameters may be from
-1e-100 to some 1e12; beyond, the masses of the arms are no longer one, and the error says so.
+function at the nodes. Densities are computed from their modes, ``ln f = peak - fall``, where
+nothing large is subtracted: with 1e8 observations, probabilities keep ten digits. Parameters may be
+from 1e-100 to some 1e12. Beyond, masses are no longer one, and the error says so.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _NOTABLE = 1e-8
 _CERTAIN = 1e-290
 """A smaller variance counts as zero."""
 
-_DEPTHS = np.array([4.5, 18.0, 40.5])
-"""The line is cut where a log density has fallen by so much: at 3, 6 and 9 standard deviations of a
-normal one. At most e^-40 of the mass lies beyond the last."""
+_DEPTHS = 0.5 * np.array([3.0, 4.5, 6.0, 9.0]) ** 2
+"""The line is cut where a log density has fallen by so much, as a normal one has at 3, 4.5, 6 and 9
+standard deviations. At most e^-40 of the mass lies beyond the last."""
 
 _CORNERS = np.array([-32, -16, -8, -4, -3, -2, -1, 0, 1, 2, 3, 4, 8, 16, 32.0])
 """Cuts around the corner of a density with a parameter below one: there, some units away from the
@@ -154,7 +154,7 @@ def _fall(form: int, a: Array, b: Array, curvature: Array, x: Array) -> tuple[Ar
     return depth, curvature * n * lost / (other + tail * np.exp(-x))
 
 
-def _distance(form: int, a: Array, b: Array, curvature: Array, depth: Array, side: float) -> Array:
+def _distance(form: int, a: Array, b: Array, curvature: Array, depth: float, side: float) -> Array:
     """Return about how far to a side of the mode a log density has fallen by ``depth``.
 
     The fall is convex: Newton's method goes beyond the point in one step, and then back to it.
@@ -193,7 +193,9 @@ def _mean(form: int, a: Array, b: Array) -> Array:
         return a
     if form == LOGIT_BETA:
         return a / (a + b)
-    return a / b if form == LOG_GAMMA else np.where(a > 1, b / np.maximum(a - 1, 1e-300), np.inf)
+    if form == LOG_GAMMA:
+        return a / b
+    return np.divide(b, a - 1, out=np.full(a.shape, np.inf), where=a > 1)
 
 
 # -- n sets of independent arms -------------------------------------------------------------------
@@ -234,10 +236,12 @@ def _describe(form: int, a: Array, b: Array, mask: Array, threshold: Array) -> t
     mode of the sharpest arm that can, so that narrow peaks far from zero keep their digits.
     """
     mode, curvature = _mode(form, a, b)
-    # The product of K distribution functions may fall K times as fast as one, to the left.
+    # The product of K distribution functions may change K times as fast as one.
     halves = _DEPTHS[0] / 2.0 ** np.arange(math.log2(a.shape[1]), 0, -1)
-    near = [_distance(form, a, b, curvature, depth, -1.0) for depth in (*halves, *_DEPTHS)]
-    far = [_distance(form, a, b, curvature, depth, 1.0) for depth in _DEPTHS]
+    near, far = (
+        [_distance(form, a, b, curvature, depth, side) for depth in (*halves, *_DEPTHS)]
+        for side in (-1.0, 1.0)
+    )
     floor = np.where(mask, mode - near[-1], -np.inf).max(axis=1, keepdims=True)
     active = mask & (mode + far[-1] >= np.maximum(floor, threshold))
     lead = np.where(active, curvature, -1.0).argmax(axis=1)[:, None]
@@ -245,7 +249,7 @@ def _describe(form: int, a: Array, b: Array, mask: Array, threshold: Array) -> t
     mode = mode - origin
     arms = _Arms(form, a, b, mode, curvature, origin, active)
     cuts = [mode, *(mode - x for x in near), *(mode + x for x in far)]
-    finest = 1 / np.sqrt(np.take_along_axis(curvature, lead, axis=1))
+    finest = 0.5 / np.sqrt(np.take_along_axis(curvature, lead, axis=1))
     least = np.where(active, np.minimum(a, b) if form == LOGIT_BETA else a, np.inf)
     if form != NORMAL and least.min() < _SMALL:
         where = {LOGIT_BETA: np.zeros_like(b), LOG_GAMMA: -np.log(b), MINUS_LOG_GAMMA: np.log(b)}
@@ -257,7 +261,7 @@ def _describe(form: int, a: Array, b: Array, mask: Array, threshold: Array) -> t
 
 
 def _thinned(cuts: Float[Array, "n p"], finest: Float[Array, "n 1"]) -> Float[Array, "n q"]:
-    """Return the cuts in order, without those that are nearer to others than ``finest``."""
+    """Return the cuts in order, on a grid of steps ``finest`` on which most coincide."""
     cuts = np.sort(np.rint(cuts / finest) * finest, axis=1)
     again = np.zeros(cuts.shape, bool)
     again[:, 1:] = cuts[:, 1:] == cuts[:, :-1]

@@ -152,7 +152,7 @@ class Marginal(MeanDistribution):
 NEGLIGIBLE = 1e-12
 """Components of less weight change no quantile and no estimate that matters."""
 
-_ROOT_PRECISION = 1e-12
+_ROOT_PRECISION = 1e-15
 """Relative error of a quantile."""
 
 LOG_2PI_E = math.log(2 * math.pi * math.e)
