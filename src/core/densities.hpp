@@ -11,6 +11,7 @@
 #pragma once
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "special.hpp"
 #include "views.hpp"
@@ -36,7 +37,8 @@ inline constexpr double LONG = 700.0;
 inline constexpr double LN2_HIGH = 6.93147180369123816490e-01, LN2_LOW = 1.90821492927058770002e-10;
 inline constexpr double LOG2_E = 1.4426950408889634;
 
-// x = k ln 2 + r: 2^k, and e^r - 1 by the Taylor series, whose rest is below 2e-16.
+// x = k ln 2 + r: 2^k, and e^r - 1 by a polynomial whose error is below 2e-17 for |r| <= ln(2) / 2:
+// r + r^2 times the interpolation of (e^r - 1 - r) / r^2 at ten Chebyshev nodes.
 struct ExpParts {
     double power, rest;
 };
@@ -47,10 +49,13 @@ inline ExpParts exp_parts(double x) {
     constexpr double shift = 6755399441055744.0;  // 1.5 * 2^52
     const double shifted = x * LOG2_E + shift, k = shifted - shift;
     const double r = (x - k * LN2_HIGH) - k * LN2_LOW;
-    double p = (r * (1.0 / 479001600) + 1.0 / 39916800) * r + 1.0 / 3628800;
-    p = ((p * r + 1.0 / 362880) * r + 1.0 / 40320) * r + 1.0 / 5040;
-    p = ((p * r + 1.0 / 720) * r + 1.0 / 120) * r + 1.0 / 24;
-    p = ((p * r + 1.0 / 6) * r + 0.5) * (r * r) + r;
+    // Short chains of dependent operations: ((c0 + c1 r) + (c2 + c3 r) r^2) + ...
+    const double r2 = r * r, r4 = r2 * r2;
+    const double low = (0.5 + 0.16666666666666669 * r) + (0.041666666666624164 + 0.008333333333330065 * r) * r2;
+    const double middle = (0.001388888891719689 + 0.00019841269863040675 * r) +
+                          (2.480152132210459e-05 + 2.7557268480106926e-06 * r) * r2;
+    const double high = 2.762007600563138e-07 + 2.5100375929185925e-08 * r;
+    const double p = (low + (middle + high * r4) * r4) * r2 + r;
     return {std::bit_cast<double>((std::bit_cast<std::uint64_t>(shifted) + 1023) << 52), p};
 }
 
@@ -92,10 +97,11 @@ inline double fast_log1p(double x) {
 
 // -- one density ---------------------------------------------------------------------------------
 
-// ln Gamma(x) minus Stirling's formula, for every x > 0. A small x is first moved up to y = x + n:
+// ln Gamma(x) minus Stirling's formula, for every x > 0, else NaN. A small x is first moved up to y = x + n:
 // Gamma(x) = Gamma(y) / (x (x + 1) ... (y - 1)).
 inline double whole_stirling_rest(double x) {
     if (x >= 10.0) return stirling_rest(x);
+    if (!(x > 0.0)) return std::numeric_limits<double>::quiet_NaN();
     double y = x, product = 1.0;
     do {
         product *= y;

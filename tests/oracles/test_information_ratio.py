@@ -12,6 +12,8 @@ import pytest
 
 import mixts
 
+pytestmark = pytest.mark.usefixtures("program")
+
 TASKS = 40
 
 

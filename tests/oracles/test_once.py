@@ -11,6 +11,8 @@ from scipy import special
 
 import mixts
 
+pytestmark = pytest.mark.usefixtures("program")
+
 K = 4
 WEIGHTS = np.array([0.5, 0.3, 0.2])
 

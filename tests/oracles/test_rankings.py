@@ -16,6 +16,8 @@ from mixts.families.quadrature import Marginal, Money, NormalMarginal
 from mixts.families.rewards import IndependentRewards
 from tests.statistical.standard_errors import assert_within, of_mean, quotient
 
+pytestmark = pytest.mark.usefixtures("program")
+
 MARGINALS = {
     "beta": (BetaMarginal, stats.beta),
     "gamma": (GammaMarginal, lambda a, b: stats.gamma(a, scale=1 / b)),

@@ -19,6 +19,8 @@ from mixts.families.poisson import GammaMarginal
 from mixts.families.quadrature import Marginal, NormalMarginal
 from mixts.families.rewards import IndependentRewards
 
+pytestmark = pytest.mark.usefixtures("program")
+
 NOISE = 0.7
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mixts import _checks
-from mixts._typing import ActionsLike, Array, ArrayLike, Float, Seed
-from mixts.agents._kernels import least_ratio
+from mixts import _checks, _program
+from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Seed
 from mixts.agents.bayesian import BeliefAgent
 from mixts.agents.offers import Offer
 from mixts.families.rewards import RewardBelief
@@ -123,8 +122,7 @@ class MixIDS(BeliefAgent):
         self, rewards: RewardBelief, offer: Offer
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Minimise ``regret^2 / information``."""
-        probabilities = np.zeros((len(offer.tasks), offer.n_actions))
-        least_ratio(*self._terms(rewards, offer), offer.available, probabilities)
+        probabilities = least_ratio(*self._terms(rewards, offer), offer.available)
         return probabilities, np.zeros(probabilities.shape)
 
     def _terms(
@@ -135,3 +133,51 @@ class MixIDS(BeliefAgent):
         information = rewards.variances() if self.repeatable else rewards.taught()
         # Rounding or sampling may leave the regret of a sure action just below zero.
         return np.maximum(regret, 0.0), information
+
+
+def least_ratio(
+    regrets: Float[Array, "m K"], informations: Float[Array, "m K"], mask: Bool[Array, "m K"]
+) -> Float[Array, "m K"]:
+    """Return the probabilities of available actions that minimise regret^2 / information.
+
+    The ratio is convex in the distribution over actions, so that its minimum is reached by a
+    distribution over at most two of them, and by an equal share for actions that are exactly alike.
+    Where no action is informative, the action of least regret is taken.
+    """
+    probabilities = np.zeros(mask.shape)
+    if _program.core is not None:
+        arrays = map(np.ascontiguousarray, (regrets, informations, mask))
+        _program.core.least_ratio(*arrays, probabilities)
+        return probabilities
+    for row, regret, information, available in zip(
+        probabilities, regrets, informations, mask, strict=True
+    ):
+        among = np.flatnonzero(available)
+        first, second, share = _best_pair(regret[among], information[among])
+        for k, part in ((among[first], 1 - share), (among[second], share)):
+            like = available & (regret == regret[k]) & (information == information[k])
+            row[like] += part / like.sum()
+    return probabilities
+
+
+def _best_pair(
+    regret: Float[Array, " K"], information: Float[Array, " K"]
+) -> tuple[int, int, float]:
+    """Return the two actions of the least ratio, and the probability of the second.
+
+    Between actions i and j, ``(regret_i + q d)^2 / (information_i + q g)`` has its minimum where
+    its slope is zero, at ``q = regret_i / d - 2 information_i / g``, or at an end. Of pairs with
+    the same ratio the first one counts, in the order of less regret, then of more information.
+    """
+    order = np.lexsort((-information, regret))
+    d, g = (x[order] - x[order][:, None] for x in (regret, information))
+    low, known = regret[order][:, None], information[order][:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # From i to j > i the regret rises: d >= 0.
+        q = np.clip(low / d - 2 * known / g, 0.0, 1.0)
+        q = np.where(np.isnan(q), 0.0, q)
+        at, learned = low + q * d, known + q * g
+        ratio = np.where(at <= 0, 0.0, np.where(learned > 0, at * at / learned, np.inf))
+    ratio = np.where(np.tri(len(order), k=-1, dtype=bool), np.inf, ratio)
+    i, j = np.unravel_index(ratio.argmin(), ratio.shape)
+    return int(order[i]), int(order[j]), float(q[i, j])

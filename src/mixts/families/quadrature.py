@@ -1,4 +1,4 @@
-"""The probability that an arm is the best of independent ones, and the best mean, by quadrature."""
+"""Distributions of the mean rewards of actions, and quantiles of their mixtures."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import scipy  # loads a submodule when it is first used
 
+from mixts import _program
 from mixts._numbers import softmax
-from mixts._typing import Array, Bool, Float, Int
-from mixts.families._kernels import quadrature as kernels
-from mixts.families._kernels.cells import new_work
-from mixts.families._kernels.densities import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL
-from mixts.families._kernels.quadrature import best_arms
+from mixts._typing import Array, Float, Int
+from mixts.families.best_arms import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL
 
 __all__ = [
     "LOGIT_BETA",
@@ -29,8 +27,6 @@ __all__ = [
     "MeanDistribution",
     "Money",
     "NormalMarginal",
-    "best_arm_probabilities",
-    "expected_best",
 ]
 
 
@@ -156,7 +152,7 @@ class Marginal(MeanDistribution):
 NEGLIGIBLE = 1e-12
 """Components of less weight change no quantile and no estimate that matters."""
 
-_ROOT_PRECISION = 1e-12
+_ROOT_PRECISION = 1e-15
 """Relative error of a quantile."""
 
 LOG_2PI_E = math.log(2 * math.pi * math.e)
@@ -197,12 +193,12 @@ class NormalMarginal(Marginal):
     def mixture_quantiles(
         self, weights: Float[Array, "m L"], probability: Float[Array, " m"]
     ) -> Float[Array, "m K"]:
+        core, standard = _program.core, scipy.special.ndtri(probability)
+        if core is None:
+            return super().mixture_quantiles(weights, probability)
         found = np.empty((len(weights), self.parameters.shape[3]))
-        parameters, standard = (
-            np.ascontiguousarray(self.parameters),
-            scipy.special.ndtri(probability),
-        )
-        kernels.mixture_quantiles(weights, parameters, probability, standard, NEGLIGIBLE, found)
+        arrays = map(np.ascontiguousarray, (weights, self.parameters, probability, standard))
+        core.mixture_quantiles(*arrays, NEGLIGIBLE, found)
         return found
 
     def estimates(
@@ -211,8 +207,12 @@ class NormalMarginal(Marginal):
         averages: Float[Array, "m n _"],
         n_more: Int[Array, "m 1 1"],
     ) -> Float[Array, "m n K"]:
-        found, parameters = np.empty(averages.shape), np.ascontiguousarray(self.parameters)
-        kernels.estimates(weights, parameters, self.noise, averages, n_more[:, 0, 0], found)
+        if _program.core is None:
+            return super().estimates(weights, averages, n_more)
+        found, n = np.empty(averages.shape), np.ascontiguousarray(n_more[:, 0, 0])
+        weights, parameters = np.ascontiguousarray(weights), np.ascontiguousarray(self.parameters)
+        averages = np.ascontiguousarray(averages)
+        _program.core.estimates(weights, parameters, self.noise, averages, n, found)
         return found
 
     def observe(self, average: Array, n: Array) -> tuple[Self, Array]:
@@ -244,57 +244,6 @@ class Money(NamedTuple):
     def part(self, rows: slice) -> Money:
         """Return the money of some decisions."""
         return Money(self.values[rows], self.costs[rows])
-
-
-class _Found(NamedTuple):
-    """What the quadrature gives for m decisions."""
-
-    chance: Float[Array, "m K"]
-    """P(arm is best)."""
-    error: Float[Array, " m"]
-    """Error of the chances."""
-    best: Float[Array, " m"]
-    """E[best mean]."""
-
-
-def best_arm_probabilities(
-    marginal: Marginal, weights: Float[Array, "m L"], mask: Bool[Array, "m K"]
-) -> tuple[Float[Array, "m K"], Float[Array, " m"]]:
-    """Compute P(arm is best) under each mixture, among the arms of its mask.
-
-    Parameters
-    ----------
-    marginal
-        Distributions of the arms' means, with parameters (2, m, L, K).
-    weights
-        Weights of the components for each of m decisions.
-    mask
-        Available arms of each decision.
-
-    Returns
-    -------
-    probabilities, errors
-        The errors are 0 where every arm's mass and every component's sum of probabilities is one,
-        as far as the densities of very sharp marginals can be trusted.
-    """
-    found = _integrate(marginal, weights, mask)
-    return found.chance, found.error
-
-
-def expected_best(
-    marginal: Marginal, weights: Float[Array, "m L"], mask: Bool[Array, "m K"]
-) -> Float[Array, " m"]:
-    """Compute E[max_a theta_a] under each mixture, over the arms of its mask."""
-    return _integrate(marginal, weights, mask).best
-
-
-def _integrate(
-    marginal: Marginal, weights: Float[Array, "m L"], mask: Bool[Array, "m K"]
-) -> _Found:
-    m, n_arms = mask.shape
-    found = np.zeros((m, n_arms + 2))
-    best_arms(marginal.form, marginal.parameters, weights, mask, new_work(n_arms), found)
-    return _Found(found[:, :n_arms], found[:, n_arms], found[:, n_arms + 1])
 
 
 def find_root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:

@@ -10,14 +10,13 @@ import numpy as np
 
 from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
+from mixts.families.best_arms import best_arms
 from mixts.families.choice import Draws, Strata
 from mixts.families.quadrature import (
     NEGLIGIBLE,
     Marginal,
     MeanDistribution,
     Money,
-    best_arm_probabilities,
-    expected_best,
 )
 
 
@@ -257,11 +256,11 @@ class IndependentRewards(ArmRewards, AverageRewards):
         ``act`` breaks ties at random between means that round to exactly 0 or 1 (priors far below
         Beta(0.1, 0.1)); the quadrature does not see such ties.
         """
-        chance, error = best_arm_probabilities(self.marginal, self.weights, mask)
-        return chance, np.where(mask, error[:, None], 0.0)
+        found = best_arms(self.marginal.form, self.marginal.parameters, self.weights, mask)
+        return found.chance, np.where(mask, found.error[:, None], 0.0)
 
     def expected_best(self, mask: Bool[Array, "m K"]) -> Float[Array, " m"]:
-        return expected_best(self.marginal, self.weights, mask)
+        return best_arms(self.marginal.form, self.marginal.parameters, self.weights, mask).best
 
     def expecting(self, counts: Int[Array, "m K"]) -> IndependentRewards:
         """Return the belief as if ``counts`` more rewards of each arm had come, all expected.

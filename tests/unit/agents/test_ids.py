@@ -12,7 +12,9 @@ import pytest
 
 import mixts
 from mixts import errors
-from mixts.agents._kernels import least_ratio
+from mixts.agents.ids import least_ratio
+
+pytestmark = pytest.mark.usefixtures("program")
 
 N_DRAWS = 200_000
 
@@ -119,8 +121,7 @@ def test_the_ratio_is_the_least_of_all_pairs(seed: int) -> None:
     regret, information = rng.exponential(size=(2, 1, 7))
     if seed % 2:
         regret, information = regret.round(1) + 0.1, information.round(1) + 0.1
-    law = np.zeros((1, 7))
-    least_ratio(regret, information, np.ones((1, 7), bool), law)
+    law = least_ratio(regret, information, np.ones((1, 7), bool))
     assert law.sum() == pytest.approx(1)
     assert len(np.unique(np.stack([regret, information])[:, law > 0], axis=1).T) <= 2
     ratio = (law @ regret[0]) ** 2 / (law @ information[0])
@@ -141,8 +142,8 @@ def test_the_ratio_is_the_least_of_all_pairs(seed: int) -> None:
     ],
 )
 def test_simple_ratios(regret: Any, information: Any, expected: Any) -> None:
-    law = np.zeros((1, len(regret)))
-    least_ratio(np.array([regret]), np.array([information]), np.ones((1, len(regret)), bool), law)
+    mask = np.ones((1, len(regret)), bool)
+    law = least_ratio(np.array([regret]), np.array([information]), mask)
     np.testing.assert_allclose(law[0], expected)
 
 

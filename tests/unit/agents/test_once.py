@@ -14,6 +14,8 @@ from mixts import errors
 from mixts.agents import POLICIES
 from mixts.simulation import simulate
 
+pytestmark = pytest.mark.usefixtures("program")
+
 RNG = np.random.default_rng(21)
 ARMS = {
     "bernoulli": mixts.BernoulliArms(*RNG.uniform(0.5, 6, (2, 3, 5))),

@@ -11,6 +11,8 @@ from scipy import special, stats
 import mixts
 from tests.contracts.problems import CASES, FamilyCase
 
+pytestmark = pytest.mark.usefixtures("program")
+
 
 def probabilities(family: Any, weights: Any = None, mask: Any = None) -> Any:
     prior = mixts.MixturePrior(family, weights=weights)

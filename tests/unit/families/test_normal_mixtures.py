@@ -10,6 +10,8 @@ from scipy import stats
 
 from mixts.families.quadrature import Marginal, NormalMarginal
 
+pytestmark = pytest.mark.usefixtures("program")
+
 
 def mixture(seed: int, shape: tuple[int, int, int], spread: float) -> tuple[Any, NormalMarginal]:
     """Weights (m, L), some of them tiny or zero, and distributions (2, m, L, K)."""

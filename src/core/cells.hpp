@@ -1,0 +1,376 @@
+// Integrals of products of densities and distribution functions, cell by cell.
+//
+// In a cell, densities are taken at Gauss-Legendre nodes. The integral of the polynomial through them
+// is the distribution function at the nodes, and the product of all distribution functions but one is
+// that of those before it times that of those after it.
+//
+// The arms themselves decide how long a cell may be. An arm's *place* is the signed root of twice the
+// fall of its log density from the mode: the density is e^(-place^2 / 2) of its peak, whatever its
+// form. No arm's place may change by more than a stride, so that no narrow peak is stepped over, and
+// the last coefficients of the polynomials must be small.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "densities.hpp"
+#include "views.hpp"
+
+namespace mixts {
+
+// Beyond a fall of the log density by this lies at most e^-39 = 1e-17 of the mass: left out.
+inline constexpr double DEPTH = 39.0;
+// Places are compressed where densities are below e^-8 of the peak: cells may be longer there.
+inline constexpr double COMPRESSED_FROM = 4.0, COMPRESSION = 1.0 / 3;
+// The place at which an arm is left behind; the root is that of 2 DEPTH.
+inline constexpr double END = COMPRESSED_FROM + COMPRESSION * (8.831760866327848 - COMPRESSED_FROM);
+// Cells of a smaller stride are not made shorter: their roughness is rounding.
+inline constexpr double FINE = 1e-3;
+// Cells are made shorter where the probabilities of all arms differ from their sum by more.
+inline constexpr double OFF = 2e-11;
+// No integral has more cells: about ten are usual, and a hundred for parameters of 1e-100.
+inline constexpr int N_CELLS = 4000;
+
+inline constexpr int HALF = 8, N_NODES = 2 * HALF;
+using Nodes = double[N_NODES];
+
+// -- the rule of Gauss and Legendre --------------------------------------------------------------
+
+// P_n(x) for n = 0 ... N_NODES, by (n + 1) P_{n+1} = (2 n + 1) x P_n - n P_{n-1}.
+inline void legendre(double x, double (&p)[N_NODES + 1]) {
+    p[0] = 1.0;
+    p[1] = x;
+    for (int n = 1; n < N_NODES; ++n) p[n + 1] = ((2 * n + 1) * x * p[n] - n * p[n - 1]) / (n + 1);
+}
+
+// Nodes and weights on [0, 1]. Node HALF + j is the mirror image of node j: sums over all nodes
+// then are sums over the even and the odd part of a function, with half as many products.
+struct Rule {
+    alignas(64) Nodes node, weight;
+    // The integral up to node i is sum_j even[j][i] E_j + odd[j][i] O_j, and up to its mirror image
+    // whole - sum_j even[j][i] E_j + sum_j odd[j][i] O_j, with E_j, O_j = f_j +- f_{HALF + j}.
+    alignas(64) double even[HALF][HALF], odd[HALF][HALF];
+    // The last two coefficients of the Legendre series: sum_j last[j] O_j, sum_j last_but_one[j] E_j.
+    alignas(64) double last[HALF], last_but_one[HALF];
+
+    Rule() {
+        double x[N_NODES], w[N_NODES], p[N_NODES][N_NODES + 1];  // on [-1, 1]
+        for (int j = 0; j < HALF; ++j) {
+            // Newton's method from the classic guess; P_n'(x) = n (P_{n-1} - x P_n) / (1 - x^2).
+            double t = -std::cos(std::numbers::pi * (j + 0.75) / (N_NODES + 0.5)), slope = 1.0;
+            for (int i = 0; i < 10; ++i) {
+                legendre(t, p[j]);
+                slope = N_NODES * (p[j][N_NODES - 1] - t * p[j][N_NODES]) / (1.0 - t * t);
+                t -= p[j][N_NODES] / slope;
+            }
+            x[j] = t;
+            x[HALF + j] = -t;
+            w[j] = w[HALF + j] = 2.0 / ((1.0 - t * t) * slope * slope);
+        }
+        for (int j = 0; j < N_NODES; ++j) {
+            legendre(x[j], p[j]);
+            node[j] = 0.5 * (1.0 + x[j]);
+            weight[j] = 0.5 * w[j];
+        }
+        // The integral of the polynomial that is one at node j and zero at the others, up to node
+        // i; that of P_n from -1 is (P_{n+1} - P_{n-1}) / (2 n + 1).
+        auto integral = [&](int j, int i) {
+            double total = p[i][1] + 1.0;
+            for (int n = 1; n < N_NODES; ++n) total += p[j][n] * (p[i][n + 1] - p[i][n - 1]);
+            return 0.25 * w[j] * total;
+        };
+        for (int j = 0; j < HALF; ++j) {
+            for (int i = 0; i < HALF; ++i) {
+                even[j][i] = 0.5 * (integral(j, i) + integral(HALF + j, i));
+                odd[j][i] = 0.5 * (integral(j, i) - integral(HALF + j, i));
+            }
+            last[j] = 0.25 * (2 * N_NODES - 1) * w[j] * p[j][N_NODES - 1];
+            last_but_one[j] = 0.25 * (2 * N_NODES - 3) * w[j] * p[j][N_NODES - 2];
+        }
+    }
+};
+
+inline const Rule RULE;
+
+// -- what an integral keeps ----------------------------------------------------------------------
+
+struct Arm {
+    Index index;                      // which arm of the decision this is
+    double a, b;                      // the two parameters of its density
+    double mode, curvature, peak;     // ... and of its log density
+    double start_level, start_place;  // log density and place at the start
+    double level, place;              // ... at the near edge of the present cell
+    double next_level, next_place;    // ... at the far edge
+    double linear, bent, fixed;       // its log density in the cell
+    double below;                     // its mass so far
+    double share;                     // P(it is best)
+
+    bool may_win() const { return start_place < END; }
+};
+
+// An arm in the present cell, at the nodes.
+struct alignas(64) Row {
+    Nodes density, cdf, before;  // `before`: the product of the distribution functions of the arms before
+    double mass;                 // the integral over the cell
+};
+
+struct alignas(64) Won {
+    Nodes part;  // the nodes' parts of P(the arm is best)
+};
+
+// The present cell, from `low` to `high`. All points are seen from the base.
+struct Cell {
+    alignas(64) double x[N_NODES + 1], bend[N_NODES + 1];  // at the nodes, and at the edge that is not the base
+    alignas(64) Nodes slope;                               // of the product of all distribution functions
+    double low, high;
+    bool from_left;  // the base is the left edge
+
+    double width() const { return high - low; }
+    double base() const { return from_left ? low : high; }
+};
+
+// Arrays for K arms, allocated once for many integrals.
+struct Work {
+    std::vector<Arm> arms;
+    std::vector<Index> alive;  // the arms that are not left behind yet
+    std::vector<Row> rows;     // row k is that of arm alive[k]
+    std::vector<Won> won;      // by arm
+    Cell cell;
+    double gain = 0.0;  // E[best mean] so far, minus the mean at the origin
+
+    explicit Work(Index n_arms) : arms(n_arms), alive(n_arms), rows(n_arms), won(n_arms) {}
+};
+
+// The line on which arms are compared: positions are measured from the origin, and integrals to both
+// sides begin at the start.
+struct Line {
+    double origin, start;
+};
+
+// The largest stride of a cell, and the largest share of a mass in the last coefficients.
+struct Limits {
+    double stride, roughness;
+};
+
+// -- one cell ------------------------------------------------------------------------------------
+
+// The place at x from the mode, where the log density has fallen by `depth`.
+inline double place_of(double depth, double x) {
+    double root = depth > 0.0 ? std::sqrt(2.0 * depth) : 0.0;
+    root = root < COMPRESSED_FROM ? root : COMPRESSED_FROM + COMPRESSION * (root - COMPRESSED_FROM);
+    return x > 0 ? root : -root;
+}
+
+template <Form F>
+inline void lay_out(double origin, double low, double high, Cell &cell) {
+    const auto [left, constant] = base_of<F>(origin + low, origin + high);
+    const double width = high - low;
+    cell.low = low;
+    cell.high = high;
+    cell.from_left = left;
+    // From the right edge the distance to node j is that from the left edge to its mirror image.
+    for (int j = 0; j < HALF; ++j) {
+        const double near = width * RULE.node[j], far = width * RULE.node[HALF + j];
+        cell.x[j] = left ? near : -far;
+        cell.x[HALF + j] = left ? far : -near;
+    }
+    cell.x[N_NODES] = left ? width : -width;
+    set_bends<F>(constant, cell.x, cell.bend);
+}
+
+// Describe the densities of the first n arms alive between two edges; return the largest stride.
+template <Form F>
+inline double describe(double edge, double far, Index n, Work &work) {
+    const Cell &cell = work.cell;
+    const double x = cell.x[N_NODES], bend = cell.bend[N_NODES], base = cell.base();
+    const bool near_base = base == edge;
+    double longest = 0.0;
+    for (Index k = 0; k < n; ++k) {
+        Arm &arm = work.arms[work.alive[k]];
+        const auto [linear, bent] = factors<F>(cell.from_left, arm.a, arm.b, arm.curvature, base - arm.mode);
+        const double rise = linear * x + bent * bend;
+        const double level = arm.level + (near_base ? rise : -rise);
+        arm.linear = linear;
+        arm.bent = bent;
+        arm.fixed = near_base ? arm.level : level;
+        arm.next_level = level;
+        arm.next_place = place_of(arm.peak - level, far - arm.mode);
+        longest = std::max(longest, std::fabs(arm.next_place - arm.place));
+    }
+    return longest;
+}
+
+// Set densities and masses, and to the right the integrals up to the nodes; return the largest sum
+// of the last two coefficients.
+inline double evaluate(Index n, bool rightwards, Work &work) {
+    const Cell &cell = work.cell;
+    const double width = cell.width();
+    double roughness = 0.0;
+    for (Index k = 0; k < n; ++k) {
+        const Arm &arm = work.arms[work.alive[k]];
+        const double linear = arm.linear, bent = arm.bent, fixed = arm.fixed;
+        Row &row = work.rows[k];
+        for (int j = 0; j < N_NODES; ++j)
+            row.density[j] = fast_exp(linear * cell.x[j] + bent * cell.bend[j] + fixed);
+        double E[HALF], O[HALF], mass = 0.0, last = 0.0, last_but_one = 0.0;
+        for (int j = 0; j < HALF; ++j) {
+            const double f = width * row.density[j], mirrored = width * row.density[HALF + j];
+            E[j] = f + mirrored;
+            O[j] = f - mirrored;
+        }
+        mass = dot(RULE.weight, E, HALF);
+        last = dot(RULE.last, O, HALF);
+        last_but_one = dot(RULE.last_but_one, E, HALF);
+        row.mass = mass;
+        if (rightwards) {
+            double even[HALF] = {}, odd[HALF] = {};
+            // Four at a time, so that partial sums stay in registers.
+            for (int j = 0; j < HALF; j += 4)
+                for (int i = 0; i < HALF; ++i)
+                    even[i] += (RULE.even[j][i] * E[j] + RULE.even[j + 1][i] * E[j + 1]) +
+                               (RULE.even[j + 2][i] * E[j + 2] + RULE.even[j + 3][i] * E[j + 3]);
+            for (int j = 0; j < HALF; j += 4)
+                for (int i = 0; i < HALF; ++i)
+                    odd[i] += (RULE.odd[j][i] * O[j] + RULE.odd[j + 1][i] * O[j + 1]) +
+                              (RULE.odd[j + 2][i] * O[j + 2] + RULE.odd[j + 3][i] * O[j + 3]);
+            for (int i = 0; i < HALF; ++i) {
+                row.cdf[i] = arm.below + (odd[i] + even[i]);
+                row.cdf[HALF + i] = arm.below + (mass + (odd[i] - even[i]));
+            }
+        }
+        const double rough = std::fabs(last) + std::fabs(last_but_one);
+        roughness = !(rough <= roughness) ? rough : roughness;  // also a NaN
+    }
+    return roughness;
+}
+
+// Set the products of distribution functions before each arm, and the slope of the product of all:
+// (F G)' = F' G + F G', arm by arm, without a division. Return how far the integral of the slope is
+// from the change of the product between the edges.
+inline double set_slopes(Index n, Work &work) {
+    Cell &cell = work.cell;
+    alignas(64) Nodes product, slope;
+    for (int j = 0; j < N_NODES; ++j) {
+        product[j] = 1.0;
+        slope[j] = 0.0;
+    }
+    double near = 1.0, far = 1.0;
+    for (Index k = 0; k < n; ++k) {
+        const double below = work.arms[work.alive[k]].below;
+        Row &row = work.rows[k];
+        near *= below;
+        far *= below + row.mass;
+        for (int j = 0; j < N_NODES; ++j) {
+            row.before[j] = product[j];
+            slope[j] = slope[j] * row.cdf[j] + product[j] * row.density[j];
+            product[j] *= row.cdf[j];
+        }
+    }
+    double total = 0.0;
+    for (int j = 0; j < N_NODES; ++j) {
+        cell.slope[j] = slope[j];
+        total += RULE.weight[j] * slope[j];
+    }
+    return std::fabs(cell.width() * total - (far - near));
+}
+
+// Add a cell to every arm's probability of being best, node by node, and to the best mean.
+template <Form F>
+inline void add_wins(double origin, Index n, Work &work) {
+    const Cell &cell = work.cell;
+    alignas(64) double height[N_NODES + 1];
+    set_heights<F>(origin, cell.base(), cell.x, height);
+    alignas(64) Nodes after;
+    double total = 0.0;
+    for (int j = 0; j < N_NODES; ++j) {
+        total += RULE.weight[j] * cell.slope[j] * height[j];
+        after[j] = cell.width() * RULE.weight[j];
+    }
+    work.gain += cell.width() * total;
+    for (Index k = n - 1; k >= 0; --k) {
+        const Row &row = work.rows[k];
+        Won &won = work.won[work.alive[k]];
+        for (int j = 0; j < N_NODES; ++j) {
+            won.part[j] += row.density[j] * row.before[j] * after[j];
+            after[j] *= row.cdf[j];
+        }
+    }
+}
+
+// -- from cell to cell ---------------------------------------------------------------------------
+
+// How many of n arms go on, and their largest stride.
+struct Step {
+    Index n;
+    double longest;
+};
+
+// Move all arms to the far edge.
+inline Step step(Index n, double sign, Work &work) {
+    Step next{0, 0.0};
+    for (Index k = 0; k < n; ++k) {
+        const Index i = work.alive[k];
+        Arm &arm = work.arms[i];
+        const double stride = std::fabs(arm.next_place - arm.place);
+        arm.below += work.rows[k].mass;
+        arm.level = arm.next_level;
+        arm.place = arm.next_place;
+        if (sign * arm.place < END) {
+            work.alive[next.n++] = i;
+            next.longest = std::max(next.longest, stride);
+        }
+    }
+    return next;
+}
+
+// How much longer the next cell may be, where the last one was off by so much: much longer when a
+// narrow peak has been left behind. Below 1e-14 the error says nothing. Gauss's rule with 16 nodes
+// has an error of order 32; in practice it grows a little more slowly.
+inline double growth_of(double off) {
+    if (off <= 1e-14) return 8.0;
+    return std::max(0.3, 0.95 * std::pow(OFF / off, 1.0 / 24));
+}
+
+// Integrate from the start to the left (sign -1) or the right (+1) until the last of n arms alive has
+// ended. Add to the arms' masses and, to the right, to their probabilities of being best.
+template <Form F>
+inline void integrate_side(const Line &line, double sign, Index n, const Limits &limits, Work &work) {
+    double sharpest = 0.0;
+    for (Index k = 0; k < n; ++k) sharpest = std::max(sharpest, work.arms[work.alive[k]].curvature);
+    const double origin = line.origin;
+    const bool rightwards = sign > 0;
+    double edge = line.start, length = sign * limits.stride / std::sqrt(sharpest);
+    for (int i = 0; i < N_CELLS && n > 0; ++i) {
+        double far = edge + length;
+        if (bends_within<F>(origin + std::min(edge, far), origin + std::max(edge, far))) {
+            far = -origin;
+            length = far - edge;
+        }
+        lay_out<F>(origin, std::min(edge, far), std::max(edge, far), work.cell);
+        const double longest = describe<F>(edge, far, n, work);
+        if (longest > limits.stride) {
+            length *= std::max(0.1, 0.97 * limits.stride / longest);
+            continue;
+        }
+        const double roughness = evaluate(n, rightwards, work);
+        if (!(roughness <= limits.roughness) && longest > FINE) {
+            length *= 0.5;
+            continue;
+        }
+        double off = 0.0;
+        if (rightwards) {
+            off = set_slopes(n, work);
+            if (off > OFF && longest > FINE) {
+                length *= growth_of(off);
+                continue;
+            }
+            add_wins<F>(origin, n, work);
+        }
+        const Step next = step(n, sign, work);
+        n = next.n;
+        edge = far;
+        length *= std::min(growth_of(off), 0.97 * limits.stride / std::max(next.longest, FINE));
+    }
+}
+
+}  // namespace mixts
