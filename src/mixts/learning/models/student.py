@@ -35,9 +35,9 @@ from mixts.learning._kernels.gaussian import (
 from mixts.learning.models.base import MomentModel, positive
 from mixts.learning.models.coefficients import (
     Units,
-    evidence_of_blocks,
+    evidence_of_tasks,
     inverses,
-    moments_of_blocks,
+    moments_of_tasks,
     outer,
 )
 from mixts.learning.models.gaussian import ALIKE, GaussianModel
@@ -335,7 +335,7 @@ class LinearStudentModel(LinearModel):
         degrees, unit = family.noise_prior
         freedom = degrees + self._count[:, None]
         precision, log_det = inverses(self._relative(family))
-        out, squares, largest = evidence_of_blocks(
+        out, squares, largest = evidence_of_tasks(
             self._tasks, family.mean, precision, -log_det / 2, 1.0
         )
         if largest > LARGE_SQUARES * float(family.noise_std.min()) ** 2:
@@ -370,7 +370,7 @@ class LinearStudentModel(LinearModel):
         _, noise = self._posteriors(family)
         sharp = share * noise[0] / noise[1]
         precision, _ = inverses(self._relative(family))
-        _, sums = moments_of_blocks(self._tasks, share, sharp, family.mean, precision, 1.0)
+        _, sums = moments_of_tasks(self._tasks, share, sharp, family.mean, precision, 1.0)
         pull = self.pseudo / self.centre.noise_std**2
         units = Units(sharp.sum(axis=0), pull, self._relative(self.centre))
         mean, relative = self.maximised(family.mean, share, sums, precision, units)
