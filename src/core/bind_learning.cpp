@@ -1,6 +1,8 @@
 // Bindings of sums over tasks that learning needs.
 #include "binding.hpp"
-#include "learning.hpp"
+#include "learning_arms.hpp"
+#include "learning_counts.hpp"
+#include "learning_linear.hpp"
 
 namespace mixts {
 
@@ -64,6 +66,60 @@ double bound_moments(const Numbers3 &factor, const Numbers3 &gram, const Numbers
     return posterior_moments(tasks, components, shares, sharper, sums);
 }
 
+void bound_rising_sums(const Array<const Index, 1> &column, const Numbers1 &value, const Numbers2 &shares,
+                       const Numbers2 &start, bool derivatives, const Array<double, 3> &out) {
+    const Index n = value.shape(0), n_columns = start.shape(0), n_components = start.shape(1);
+    check_size("column", column.shape(0), n);
+    check_indices("column", view(column), n_columns);
+    const auto by_entry = checked("shares", shares, n, n_components);
+    const auto sums = checked("out", out, 3, n_columns, n_components);
+    // Both functions step from an argument of at least 1e-300 to 10 by ones: no other bounds the steps.
+    for (const double a : Vector<const double>{start.data(), n_columns * n_components})
+        if (!(a > 0.0)) throw nb::value_error("start must be positive");
+    for (const double v : view(value))
+        if (!(v >= 0.0)) throw nb::value_error("value must not be negative");
+    nb::gil_scoped_release release;
+    rising_sums(view(column), view(value), by_entry, view(start), derivatives, sums);
+}
+
+// Arguments of arms: numbers of rewards and averages (n, K); means and variances (L, K).
+struct Arms {
+    ArmTasks tasks;
+    ArmComponents components;
+};
+
+Arms checked_arms(const Array<const Index, 2> &count, const Numbers2 &average, const Numbers2 &mean,
+                  const Numbers2 &variance, double noise) {
+    const Index n_components = mean.shape(0), n_arms = mean.shape(1);
+    const Matrix<const Index> counts = checked("count", count, count.shape(0), n_arms);
+    return {{counts, checked("average", average, counts.n, n_arms)},
+            {view(mean), checked("variance", variance, n_components, n_arms), noise}};
+}
+
+void bound_arm_evidence(const Array<const Index, 2> &count, const Numbers2 &average, const Numbers2 &mean,
+                        const Numbers2 &variance, double noise, const Array<double, 2> &logs,
+                        const Array<double, 2> &squares) {
+    const Arms arms = checked_arms(count, average, mean, variance, noise);
+    const Index n = arms.tasks.count.n, n_components = arms.components.mean.n;
+    const auto to_logs = checked("logs", logs, n, n_components);
+    const auto to_squares = checked("squares", squares, n, n_components);
+    nb::gil_scoped_release release;
+    arm_evidence(arms.tasks, arms.components, to_logs, to_squares);
+}
+
+double bound_arm_moments(const Array<const Index, 2> &count, const Numbers2 &average, const Numbers2 &share,
+                         const Numbers2 &sharp, const Numbers2 &mean, const Numbers2 &variance, double noise,
+                         const Array<double, 2> &tasks, const Array<double, 2> &sharps,
+                         const Array<double, 2> &first, const Array<double, 2> &second) {
+    const Arms arms = checked_arms(count, average, mean, variance, noise);
+    const Index n = arms.tasks.count.n, n_components = arms.components.mean.n, n_arms = arms.components.mean.m;
+    const auto shares = checked("share", share, n, n_components), sharper = checked("sharp", sharp, n, n_components);
+    const ArmSums sums{checked("tasks", tasks, n_components, n_arms), checked("sharps", sharps, n_components, n_arms),
+                       checked("first", first, n_components, n_arms), checked("second", second, n_components, n_arms)};
+    nb::gil_scoped_release release;
+    return arm_moments(arms.tasks, arms.components, shares, sharper, sums);
+}
+
 }  // namespace
 
 void bind_learning(nb::module_ &m) {
@@ -73,6 +129,15 @@ void bind_learning(nb::module_ &m) {
     m.def("posterior_moments", &bound_moments, nb::arg("factor"), nb::arg("gram"), nb::arg("share"), nb::arg("sharp"),
           nb::arg("mean"), nb::arg("precision"), nb::arg("noise"), nb::arg("first"), nb::arg("second"),
           nb::arg("within"), "Add posterior moments of linear tasks to sums; return the expected misfit.");
+    m.def("rising_sums", &bound_rising_sums, nb::arg("column"), nb::arg("value"), nb::arg("shares"), nb::arg("start"),
+          nb::arg("derivatives"), nb::arg("out"),
+          "Sum shares times f(a + value) - f(a) over each column, for f = ln Gamma and its derivatives.");
+    m.def("arm_evidence", &bound_arm_evidence, nb::arg("count"), nb::arg("average"), nb::arg("mean"),
+          nb::arg("variance"), nb::arg("noise"), nb::arg("logs"), nb::arg("squares"),
+          "Add the parts of the evidence of Gaussian arms under each component.");
+    m.def("arm_moments", &bound_arm_moments, nb::arg("count"), nb::arg("average"), nb::arg("share"), nb::arg("sharp"),
+          nb::arg("mean"), nb::arg("variance"), nb::arg("noise"), nb::arg("tasks"), nb::arg("sharps"),
+          nb::arg("first"), nb::arg("second"), "Add posterior moments of Gaussian arms; return the expected misfit.");
 }
 
 }  // namespace mixts

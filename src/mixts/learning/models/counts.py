@@ -13,8 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse, special
 
+from mixts import _program
 from mixts._typing import Array, Bool, Float, Int
 from mixts.families import BernoulliArms, BernoulliStatistics, Family, Statistics
+from mixts.families.special import log_rising
 from mixts.learning.models.base import ArmPredictive, MomentModel, positive
 from mixts.learning.two_stage import LEAST_TOTAL, MOST_TOTAL, Group
 
@@ -82,8 +84,13 @@ class Levels:
 
         Without ``derivatives`` only ln G is summed.
         """
-        a, out = start[self.column], np.zeros((3, *start.shape))
-        out[0] = self.by_column(shares * rising(a, self.value[:, None]))
+        out = np.zeros((3, *start.shape))
+        if _program.core is not None:
+            first = np.ascontiguousarray(start)
+            _program.core.rising_sums(self.column, self.value, shares, first, derivatives, out)
+            return out
+        a = start[self.column]
+        out[0] = self.by_column(shares * log_rising(a, self.value[:, None]))
         if derivatives:
             later = a + self.value[:, None]
             for i, f in ((1, special.psi), (2, trigamma)):
@@ -221,8 +228,8 @@ class Rows:
     def log_evidence(self, counts: Float[Array, "L rows k"]) -> Float[Array, "n L"]:
         """Sum ln G(a + c) / G(a) - ln G(A + C) / G(A) over the rows: of ordered histories."""
         each, total = self._arguments(counts)
-        table = rising(each[self.outcomes.column], self.outcomes.value[:, None])
-        below = rising(total[self.totals.column], self.totals.value[:, None])
+        table = log_rising(each[self.outcomes.column], self.outcomes.value[:, None])
+        below = log_rising(total[self.totals.column], self.totals.value[:, None])
         return np.asarray(self.outcomes.tasks @ table - self.totals.tasks @ below)
 
     def _arguments(self, counts: Float[Array, "L rows k"]) -> tuple[Array, Array]:
@@ -339,11 +346,6 @@ class _Problem:
         return np.where(good[:, :, None], -newton, plain), slope
 
 
-def rising(start: Array, length: Array) -> Array:
-    """Compute ln G(start + length) - ln G(start)."""
-    return np.asarray(special.gammaln(start + length) - special.gammaln(start))
-
-
 def trigamma(x: Array) -> Array:
     """Compute the second derivative of ln G."""
     return np.asarray(special.zeta(2.0, x))
@@ -380,8 +382,8 @@ def beta_binomial(
     pairs, place = np.unique(np.stack([won, tried], axis=1), axis=0, return_inverse=True)
     k, n = (column[:, None].astype(float) for column in pairs.T)
     a, b = np.where(alpha > 0, alpha, 1.0), np.where(beta > 0, beta, 1.0)
-    log = rising(1.0, n) - rising(1.0, k) - rising(1.0, n - k)
-    log = log + rising(a, k) + rising(b, n - k) - rising(a + b, n)
+    log = log_rising(1.0, n) - log_rising(1.0, k) - log_rising(1.0, n - k)
+    log = log + log_rising(a, k) + log_rising(b, n - k) - log_rising(a + b, n)
     at = np.exp(np.minimum(log, 0.0))
     # Sum over the side with fewer outcomes.
     low = 2 * k <= n

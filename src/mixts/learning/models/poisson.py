@@ -10,8 +10,9 @@ from scipy import special
 from mixts._numbers import LARGEST_TOTAL
 from mixts._typing import Array, Float, Int
 from mixts.families import Family, PoissonArms, PoissonStatistics, Statistics
+from mixts.families.special import log_rising
 from mixts.learning.models.base import ArmPredictive, MomentModel, positive
-from mixts.learning.models.counts import HALVINGS, LIMITS, NOTHING, STEPS, Levels, rising, trigamma
+from mixts.learning.models.counts import HALVINGS, LIMITS, NOTHING, STEPS, Levels, trigamma
 from mixts.learning.two_stage import LEAST_TOTAL, MOST_TOTAL, Group
 
 
@@ -39,7 +40,7 @@ class PoissonModel(MomentModel):
 
     def log_evidence(self, family: PoissonArms) -> Float[Array, "n L"]:  # type: ignore[override]
         shape, rate = family.shape.T, family.rate.T
-        table = rising(shape[self._totals.column], self._totals.value[:, None])
+        table = log_rising(shape[self._totals.column], self._totals.value[:, None])
         later = np.log(rate[self._counts.column] + self._counts.value[:, None])
         prior = shape[self._counts.column] * (np.log(rate[self._counts.column]) - later)
         out = self._totals.tasks @ table + self._counts.tasks @ prior

@@ -24,14 +24,9 @@ from mixts.families import (
     Statistics,
     StudentArms,
 )
-from mixts.families._kernels.arms import evidence_student
 from mixts.families.linear import CovarianceType
 from mixts.families.noise import LEAST_DEGREES, MOST_DEGREES, expected_noise, match_noise
-from mixts.learning._kernels.gaussian import (
-    ArmSums,
-    add_student,
-    arm_moments,
-)
+from mixts.families.special import whole_evidence
 from mixts.learning.models.base import MomentModel, positive
 from mixts.learning.models.coefficients import (
     Units,
@@ -40,7 +35,7 @@ from mixts.learning.models.coefficients import (
     moments_of_tasks,
     outer,
 )
-from mixts.learning.models.gaussian import ALIKE, GaussianModel
+from mixts.learning.models.gaussian import ALIKE, GaussianModel, arm_evidence, arm_moments
 from mixts.learning.models.gaussian import typical_noise as arms_noise
 from mixts.learning.models.linear import LARGE_SQUARES, LinearModel, spare_counts
 from mixts.learning.models.linear import typical_noise as linear_noise
@@ -205,10 +200,10 @@ class StudentModel(MomentModel):
 
     def _sums(self, family: StudentArms) -> tuple[Array, Array]:
         """Return the log evidence and the squared misfit of all tasks."""
-        relative, misfit = np.zeros((2, self.n_tasks, family.n_components))
-        every = np.arange(self.n_tasks)
-        evidence_student(every, self.statistics.stored, family.loop_parameters, (relative, misfit))
-        return relative, misfit
+        logs, squares = arm_evidence(self._count, self._average, family.mean, _ratio(family), 1.0)
+        misfit = squares + self.statistics.array("squares").sum(axis=1)[:, None]
+        total = self._count.sum(axis=1)[:, None]
+        return whole_evidence(*family.noise_prior, total, misfit) - logs / 2, misfit
 
     def log_evidence(self, family: StudentArms) -> Float[Array, "n L"]:  # type: ignore[override]
         return self._sums(family)[0]
@@ -225,13 +220,10 @@ class StudentModel(MomentModel):
     def improve(self, family: StudentArms, share: Array) -> StudentArms:  # type: ignore[override]
         degrees, unit = family.noise_prior
         noise = degrees + self._count.sum(axis=1)[:, None], unit + self._sums(family)[1]
-        sums = ArmSums(*(np.zeros(family.mean.shape) for _ in range(4)))
         ratio = _ratio(family)
-        arm_moments(
-            self._count, self._average, share, share * noise[0] / noise[1], family.mean, ratio, 1.0,
-            sums,
-        )  # fmt: skip
-        tasks, sharp, first, second = sums
+        _, (tasks, sharp, first, second) = arm_moments(
+            self._count, self._average, share, share * noise[0] / noise[1], family.mean, ratio, 1.0
+        )
         pull = self.pseudo / self.centre.noise_std[:, None] ** 2
         start = self.centre.mean - family.mean
         step = (first + pull * start) / (sharp + pull)
@@ -344,7 +336,7 @@ class LinearStudentModel(LinearModel):
             noise = exact.noise_posterior(np.arange(self.n_tasks)[:, None], np.arange(len(uniform)))
             return exact.log_evidence(), noise
         misfit = np.maximum(squares, 0.0) + self._rest[:, None]
-        add_student(self._count, degrees, unit, misfit, out)
+        out += whole_evidence(degrees, unit, self._count[:, None], misfit)
         return out, (freedom, unit + misfit)
 
     def log_evidence(self, family: LinearStudent) -> Float[Array, "n L"]:  # type: ignore[override]
