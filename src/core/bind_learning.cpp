@@ -123,21 +123,22 @@ double bound_arm_moments(const Array<const Index, 2> &count, const Numbers2 &ave
 }  // namespace
 
 void bind_learning(nb::module_ &m) {
-    m.def("linear_evidence", &bound_evidence, nb::arg("factor"), nb::arg("gram"), nb::arg("mean"), nb::arg("precision"),
-          nb::arg("half_log_det"), nb::arg("noise"), nb::arg("out"), nb::arg("squares"),
+    const auto array = [](const char *name) { return nb::arg(name).noconvert(); };
+    m.def("linear_evidence", &bound_evidence, array("factor"), array("gram"), array("mean"), array("precision"),
+          array("half_log_det"), nb::arg("noise"), array("out"), array("squares"),
           "Compute the parts of the evidence of linear tasks under each component.");
-    m.def("posterior_moments", &bound_moments, nb::arg("factor"), nb::arg("gram"), nb::arg("share"), nb::arg("sharp"),
-          nb::arg("mean"), nb::arg("precision"), nb::arg("noise"), nb::arg("first"), nb::arg("second"),
-          nb::arg("within"), "Add posterior moments of linear tasks to sums; return the expected misfit.");
-    m.def("rising_sums", &bound_rising_sums, nb::arg("column"), nb::arg("value"), nb::arg("shares"), nb::arg("start"),
-          nb::arg("derivatives"), nb::arg("out"),
+    m.def("posterior_moments", &bound_moments, array("factor"), array("gram"), array("share"), array("sharp"),
+          array("mean"), array("precision"), nb::arg("noise"), array("first"), array("second"),
+          array("within"), "Add posterior moments of linear tasks to sums; return the expected misfit.");
+    m.def("rising_sums", &bound_rising_sums, array("column"), array("value"), array("shares"), array("start"),
+          nb::arg("derivatives"), array("out"),
           "Sum shares times f(a + value) - f(a) over each column, for f = ln Gamma and its derivatives.");
-    m.def("arm_evidence", &bound_arm_evidence, nb::arg("count"), nb::arg("average"), nb::arg("mean"),
-          nb::arg("variance"), nb::arg("noise"), nb::arg("logs"), nb::arg("squares"),
+    m.def("arm_evidence", &bound_arm_evidence, array("count"), array("average"), array("mean"),
+          array("variance"), nb::arg("noise"), array("logs"), array("squares"),
           "Add the parts of the evidence of Gaussian arms under each component.");
-    m.def("arm_moments", &bound_arm_moments, nb::arg("count"), nb::arg("average"), nb::arg("share"), nb::arg("sharp"),
-          nb::arg("mean"), nb::arg("variance"), nb::arg("noise"), nb::arg("tasks"), nb::arg("sharps"),
-          nb::arg("first"), nb::arg("second"), "Add posterior moments of Gaussian arms; return the expected misfit.");
+    m.def("arm_moments", &bound_arm_moments, array("count"), array("average"), array("share"), array("sharp"),
+          array("mean"), array("variance"), nb::arg("noise"), array("tasks"), array("sharps"),
+          array("first"), array("second"), "Add posterior moments of Gaussian arms; return the expected misfit.");
 }
 
 }  // namespace mixts
