@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 from benchmark import Benchmark
 from problems import Array
 
+# Some peers compile their loops with numba.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -30,13 +32,21 @@ THREAD_VARIABLES = (
 class Side:
     """Process that plays one side of a benchmark, a chunk at a time."""
 
-    def __init__(self, python: str, side: str, benchmark: Benchmark, n_threads: int | None) -> None:
+    def __init__(
+        self,
+        python: str,
+        side: str,
+        benchmark: Benchmark,
+        n_threads: int | None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         """Start the process; ``n_threads=None`` leaves every library at its own default."""
         environment = {k: v for k, v in os.environ.items() if k not in THREAD_VARIABLES}
         if n_threads is not None:
             environment |= dict.fromkeys(THREAD_VARIABLES, str(n_threads))
         if side == "peer" and not benchmark.peer_is_ours:
             environment.pop("PYTHONPATH", None)
+        environment |= variables or {}
         self.name = f"{side} side of {benchmark.name} ({python})"
         self.process = subprocess.Popen(
             [python, str(Path(__file__).with_name("side.py")), side, benchmark.name],

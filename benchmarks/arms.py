@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from time import perf_counter
 from typing import Any
 
 import numpy as np
-from benchmark import WHOLE_RUN, BanditBenchmark, Player
+from benchmark import WHOLE_RUN, BanditBenchmark, Benchmark, Player
 from linear import peer_player as linear_peer
 from problems import N_ROUNDS, PRIOR_SEED, ArmTask, Array, task_generator
 
@@ -136,7 +137,44 @@ def gaussian_peer(seed: int) -> Player:
     )
 
 
-BENCHMARKS = [
+N_MANY = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManyTasks(Benchmark):
+    """One ``act`` for many tasks of Bernoulli arms, on all processors; the peer has one thread."""
+
+    n_rounds: int = 3
+    peer_threads: tuple[int, ...] = (1,)
+    peer_is_ours: bool = True
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return ("decision",)
+
+    def chunk(self, side: str, index: int) -> dict[str, Any]:
+        import mixts
+
+        rng = np.random.default_rng(index)
+        alpha, beta = BERNOULLI_PROBLEM.counts()
+        means = rng.beta(*(x[rng.integers(len(x), size=N_MANY)] for x in (alpha, beta)))
+        agent = mixts.MixTS(bernoulli_prior(), N_MANY, seed=index)
+        every, seconds = np.arange(N_MANY), []
+        for _ in range(self.n_rounds):
+            started = perf_counter()
+            arms = agent.act()
+            seconds.append((perf_counter() - started) / N_MANY)
+            agent.update(arms, (rng.random(N_MANY) < means[every, arms]).astype(float))
+        lost = float((means.max(axis=1) - means[every, arms]).mean())
+        uniform = float((means.max(axis=1) - means.mean(axis=1)).mean())
+        # The first act also makes the belief.
+        return {"seconds": {"decision": min(seconds[1:])}, "regret": lost / uniform}
+
+    def fingerprint(self) -> list[float]:
+        return BERNOULLI_PROBLEM.fingerprint()
+
+
+BENCHMARKS: list[Benchmark] = [
     BanditBenchmark(
         name="bernoulli-30",
         title="30 Bernoulli arms, L = 30",
@@ -156,5 +194,11 @@ BENCHMARKS = [
         peer_name="bayesianbandits LipschitzContextualAgent, one-hot rows (L = 1)",
         target=20.0,
         windows=WHOLE_RUN,
+    ),
+    ManyTasks(
+        name="bernoulli-many",
+        title=f"30 Bernoulli arms, L = 30, {N_MANY:,} tasks at once",
+        peer_name="mixts on one thread",
+        target=None,
     ),
 ]

@@ -1,4 +1,4 @@
-"""Measure how the time of a round of clicks grows, and what the first round takes to compile.
+"""Measure how the time of a round of clicks grows with rows, components, features and tasks.
 
     OMP_NUM_THREADS=1 python -m benchmarks.clicks
     OMP_NUM_THREADS=1 python -m benchmarks.clicks --only rows tasks --seconds 4
@@ -11,12 +11,7 @@ more than elapsed times, though they grow with the load as well.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from time import process_time
 from typing import Any
@@ -152,92 +147,17 @@ def measure_tasks(seconds: float) -> None:
         show(f"{n:,}", ms(act), ms(update))
 
 
-def measure_parts(seconds: float) -> None:
-    """Print what each compiled loop of the family takes of a mean round of MixTS."""
-    from numba.core.dispatcher import Dispatcher
-
-    from mixts.families._kernels import logistic
-
-    make = partial(rounds_of, "MixTS", problem_of({}, SPREADS["apart"]))
-    make().play()  # compiles the loops: below, they could not call each other
-    loops = {name: loop for name, loop in vars(logistic).items() if isinstance(loop, Dispatcher)}
-    spent = dict.fromkeys(loops, 0.0)
-
-    def timed(name: str, *arguments: Any) -> Any:
-        started = process_time()
-        result = loops[name](*arguments)
-        spent[name] += process_time() - started
-        return result
-
-    act = update = 0.0
-    n = 0
-    for name in loops:
-        setattr(logistic, name, partial(timed, name))
-    try:
-        while act < seconds:
-            rounds = make()
-            for _ in range(N_ROUNDS):
-                one = rounds.play()
-                act, update, n = act + one[0], update + one[1], n + 1
-    finally:
-        for name, loop in loops.items():
-            setattr(logistic, name, loop)
-    parts = {f"act: {name}, compiled": used for name, used in spent.items() if used > 0}
-    parts["act: the rest, Python"] = act - sum(parts.values())
-    parts |= {"update": update, "a round": act + update}
-    head("part", "ms", "share")
-    for part, used in parts.items():
-        show(part, ms(used / n), f"{used / (act + update):.0%}")
-
-
-def first_rounds(policy: str) -> Iterator[float]:
-    """Yield the seconds of importing mixts, of making an agent, and of the first two rounds."""
-    started = process_time()
-    import mixts  # noqa: F401
-
-    yield process_time() - started
-    problem = problem_of({}, SPREADS["apart"])
-    started = process_time()
-    rounds = rounds_of(policy, problem)
-    yield process_time() - started
-    yield sum(rounds.play())
-    yield sum(rounds.play())
-
-
-def measure_compilation() -> None:
-    """Print the first rounds of new processes, with an empty cache of compiled loops and again."""
-    head("policy", "cache", "import, s", "make and update, s", "first round, s", "second, ms")
-    for policy in POLICIES:
-        with tempfile.TemporaryDirectory() as folder:
-            environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
-            for cache in ("empty", "filled"):
-                words = [sys.executable, "-m", "benchmarks.clicks", "--first", policy]
-                done = subprocess.run(
-                    words, env=environment, check=True, capture_output=True, text=True
-                )
-                *some, second = json.loads(done.stdout)
-                show(policy, cache, *(f"{x:.2f}" for x in some), ms(second))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parts = (*GROWTH, "tasks", "parts", "compilation")
+    parts = (*GROWTH, "tasks")
     parser.add_argument("--only", nargs="+", choices=parts, default=parts, help="these tables only")
     parser.add_argument("--seconds", type=float, default=1.0, help="time of all rounds of a cell")
-    parser.add_argument("--first", choices=POLICIES, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.first:
-        print(json.dumps(list(first_rounds(options.first))))
-        return
     for name in GROWTH:
         if name in options.only:
             measure_growth(name, options.seconds)
     if "tasks" in options.only:
         measure_tasks(options.seconds)
-    if "parts" in options.only:
-        measure_parts(options.seconds)
-    if "compilation" in options.only:
-        measure_compilation()
 
 
 if __name__ == "__main__":

@@ -33,11 +33,11 @@ def mixture_prior() -> Any:
     return mixts.MixturePrior(mixts.LinearBernoulli(PROBLEM.mean(), PROBLEM.covariance()))
 
 
-def our_player(seed: int) -> Player:
+def our_player(seed: int, policy: str = "MixTS") -> Player:
     import mixts
 
     task = PROBLEM.task(seed)
-    agent = mixts.MixTS(mixture_prior(), seed=seed)
+    agent = getattr(mixts, policy)(mixture_prior(), seed=seed)
     agent.update(task.items, task.history)
 
     def update(actions: Any, index: int, reward: float) -> None:
@@ -113,3 +113,18 @@ BENCHMARKS = [
         ("clicks-vw", "Vowpal Wabbit", vw_player, "Vowpal Wabbit --cb_explore_adf --bag 5"),
     )
 ]
+BENCHMARKS.append(
+    BanditBenchmark(
+        name="clicks-ids",
+        title="MixIDS, clicks, L = 5, d = 20, 10 of 50 items",
+        problem=PROBLEM,
+        ours=lambda seed: our_player(seed, "MixIDS"),
+        peer=our_player,
+        peer_name="MixTS, act",
+        target=None,
+        our_threads=1,
+        peer_threads=(1,),
+        peer_is_ours=True,
+        clock=process_time,
+    )
+)

@@ -3,8 +3,9 @@
     python benchmarks/logs.py [--rows 1000000 4000000] [--tasks 10000] [--learn]
 
 Each measurement runs in its own process, which imports the library, reads a small file (so that
-nothing is compiled while the clock runs), and then the large file. Memory is the peak of the whole
-process, beside the peak after the imports. ``--learn`` also learns a prior of three components.
+everything is imported when the clock starts), and then the large file. Memory is the peak of the
+whole process, beside the peak after the imports. ``--learn`` also learns a prior of three
+components. Logs are clicks on arms, rewards of features, and clicks with a few features.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-N_ARMS, N_FEATURES, N_KINDS = 20, 10, 3
+N_ARMS, N_FEATURES, N_CLICK_FEATURES, N_KINDS = 20, 10, 3, 3
 N_WARM = 1000
 COLUMNS: dict[str, dict[str, Any]] = {
     "arms": {"task": "user", "arm": "item", "reward": "clicked"},
@@ -29,6 +30,12 @@ COLUMNS: dict[str, dict[str, Any]] = {
         "task": "user",
         "features": [f"f{k}" for k in range(N_FEATURES)],
         "reward": "spent",
+        "intercept": True,
+    },
+    "clicks": {
+        "task": "user",
+        "features": [f"f{k}" for k in range(N_CLICK_FEATURES)],
+        "reward": "clicked",
         "intercept": True,
     },
 }
@@ -50,12 +57,17 @@ def write_logs(folder: Path, family: str, n_rows: int, n_tasks: int) -> None:
         columns["item"] = np.array([f"item {k}" for k in range(N_ARMS)])[item]
         columns["clicked"] = (rng.random(n_rows) < rate[user, item]).astype(int)
     else:
-        theta = rng.standard_normal((N_KINDS, N_FEATURES))[kind]
+        d = N_FEATURES if family == "linear" else N_CLICK_FEATURES
+        theta = rng.standard_normal((N_KINDS, d))[kind]
         theta = theta + 0.3 * rng.standard_normal(theta.shape)
-        features = rng.standard_normal((n_rows, N_FEATURES)).round(4)
-        columns |= {f"f{k}": features[:, k] for k in range(N_FEATURES)}
-        noise = 0.5 * rng.standard_normal(n_rows)
-        columns["spent"] = (2 + (features * theta[user]).sum(axis=1) + noise).round(4)
+        features = rng.standard_normal((n_rows, d)).round(4 if family == "linear" else 0)
+        columns |= {f"f{k}": features[:, k] for k in range(d)}
+        signal = (features * theta[user]).sum(axis=1)
+        if family == "linear":
+            columns["spent"] = (2 + signal + 0.5 * rng.standard_normal(n_rows)).round(4)
+        else:
+            rate = 1 / (1 + np.exp(1.5 - signal))
+            columns["clicked"] = (rng.random(n_rows) < rate).astype(int)
     table = pyarrow.table(columns)
     csv.write_csv(table, folder / f"{family}-{n_rows}.csv")
     parquet.write_table(table, folder / f"{family}-{n_rows}.parquet")

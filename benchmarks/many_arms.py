@@ -44,7 +44,7 @@ def row(name: str, value: str) -> None:
 
 
 def timed(name: str, function: Callable[[], Any], repeats: int = 1) -> Any:
-    """Print elapsed and processor time of a call, after a first call that compiles if it repeats.
+    """Print elapsed and processor time of a call, after a first call to warm up if it repeats.
 
     On a busy machine the processor time says more. Worker processes count when they have ended.
     """

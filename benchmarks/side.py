@@ -3,7 +3,7 @@
     python side.py ours|peer BENCHMARK
 
 It answers in JSON lines: first what it is (versions, the problem's fingerprint), once everything is
-imported and compiled; then, for each chunk number it reads, the seconds a round or an episode and
+imported and warm; then, for each chunk number it reads, the seconds a round or an episode and
 the regret.
 """
 
@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from catalogue import BENCHMARKS
 
 PACKAGES = {
-    "ours": ("mixts", "numba", "numpy", "scipy"),
+    "ours": ("mixts", "numpy", "scipy"),
     "peer": (
         "bayesianbandits", "mabwiser", "vowpalwabbit", "rlberry", "rlberry-scool", "gymnasium",
         "scikit-learn", "joblib", "numba", "numpy", "scipy",

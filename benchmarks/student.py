@@ -64,7 +64,7 @@ def main() -> None:
         both = [prior(kind, n, d, student=student) for student in (False, True)]
         times = np.array(
             [[play(one, n_tasks, n_rounds, d) for one in both] for _ in range(repeats + 1)]
-        )[1:]  # the first compiles
+        )[1:]  # the first is warm-up
         known, own = np.median(times, axis=0) / n_rounds * 1e6
         ratio = np.median(times[:, 1] / times[:, 0])
         print(

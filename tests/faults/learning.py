@@ -25,13 +25,12 @@ fault(
 
 def moments_without_variance(moments: Any) -> Any:
     def wrong(
-        count: Any, average: Any, share: Any, sharp: Any, mean: Any, variance: Any, noise: float,
-        sums: Any,
-    ) -> float:  # fmt: skip
-        misfit = moments(count, average, share, sharp, mean, variance, noise, sums)
+        count: Any, average: Any, share: Any, sharp: Any, mean: Any, variance: Any, noise: float
+    ) -> Any:
+        misfit, sums = moments(count, average, share, sharp, mean, variance, noise)
         rest = variance * noise / (noise + count[:, None] * variance)
         sums.second[...] -= np.einsum("nl,nlk->lk", share, rest * (count > 0)[:, None])
-        return float(misfit)
+        return misfit, sums
 
     return wrong
 
@@ -39,7 +38,7 @@ def moments_without_variance(moments: Any) -> Any:
 fault(
     "the posterior variance of arms is forgotten",
     f"{NOTHING_TO_GAIN}[gaussian-2-True]",
-    replace("mixts.learning._kernels.gaussian:arm_moments", moments_without_variance),
+    replace("mixts.learning.models.gaussian:arm_moments", moments_without_variance),
 )
 
 

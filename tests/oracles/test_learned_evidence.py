@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
+from mixts import _program
 from mixts.learning import flat_family, learn
 from mixts.learning.em import PSEUDO
 from mixts.learning.models import model_of
@@ -43,8 +44,10 @@ def case(kind: str) -> Case:
 
 
 @cache
-def learned(kind: str, n_components: int, noise_is_given: bool = False) -> Any:
-    """To where rounding is all that is left to gain."""
+def learned(
+    kind: str, n_components: int, noise_is_given: bool = False, program: str = "core"
+) -> Any:
+    """To where rounding is all that is left to gain, by the program that runs."""
     given = {"noise_std": NOISE} if noise_is_given else {}
     return learn(
         case(kind).statistics, n_components, seed=0, n_restarts=2, tolerance=1e-13,
@@ -131,9 +134,9 @@ def one_arm(kind: str, component: int) -> Any:
 
 @pytest.mark.parametrize(("kind", "n_components", "noise_is_given"), SETTINGS)
 def test_the_last_evidence_is_the_marginal_likelihood(
-    kind: str, n_components: int, noise_is_given: bool
+    kind: str, n_components: int, noise_is_given: bool, program: str
 ) -> None:
-    result = learned(kind, n_components, noise_is_given)
+    result = learned(kind, n_components, noise_is_given, program)
     family, weights = result.prior.family, result.prior.weights
     assert result.prior.n_components == n_components
     assert result.history.converged
@@ -144,6 +147,19 @@ def test_the_last_evidence_is_the_marginal_likelihood(
     belief = result.prior.condition(case(kind).statistics)
     mixed = special.logsumexp(np.log(weights) + belief.log_evidence, axis=1).sum()
     assert found == pytest.approx(mixed, **close)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_programs_learn_the_same_prior(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    priors = []
+    for core in (_program.core, None):
+        monkeypatch.setattr(_program, "core", core)
+        options = {"seed": 0, "n_restarts": 3, "engine": 1, **case(kind).options}
+        priors.append(learn(case(kind).statistics, 2, **options).prior)
+    one, other = ({"weights": p.weights, **p.family.arrays()} for p in priors)
+    for name, array in one.items():
+        scale = 1e-8 * np.abs(array).max()
+        np.testing.assert_allclose(array, other[name], rtol=1e-8, atol=scale, err_msg=name)
 
 
 @pytest.mark.parametrize(("kind", "n_components", "noise_is_given"), SETTINGS)

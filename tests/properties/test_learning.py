@@ -22,6 +22,9 @@ from tests.oracles.learning_references import (
 )
 
 
+pytestmark = pytest.mark.usefixtures("program")
+
+
 def bad_start(kind: str, rng: np.random.Generator, n: int) -> Any:
     """Components that have nothing to do with the tasks: sure or vague, near or far."""
 

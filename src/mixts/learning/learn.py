@@ -162,7 +162,7 @@ def learn(
     n_kinds = None if selection is None else selection.n_kinds
     is_given = members is not None and selection is None
     learned = by_method(training, members, n_kinds, is_given, engine)
-    model = training.model()
+    model = training.model
     prior, unimodal = (
         with_origin(model, with_arm_prior(model, one)) for one in (learned.prior, learned.unimodal)
     )
@@ -286,7 +286,7 @@ def _restarts(
     training: Training, numbers: list[int], where: Engine
 ) -> tuple[Restart, dict[int, tuple[Restart, ...]]]:
     """Learn mixtures of these numbers of components from all tasks; one component comes first."""
-    model = training.model()
+    model = training.model
     noise = ", each with its own noise" * (model.noise == "per-task")
     of = f"from {len(training.statistics):,} tasks{noise}"
     step(f"learning 1 kind {of}")
@@ -313,7 +313,7 @@ def _by_two_stages(
         with engine_of(engine, n_jobs=training.n_expected) as where:
             selection = compare(training, where).selection
         members, n_kinds = selection.members, selection.n_kinds
-    model: Model = training.model()
+    model: Model = training.model
     # scikit-learn takes 32 bits.
     state = _random.seed_sequence(training.seed, "learn", "two-stage").generate_state(1)
     found = {n: model.two_stage(n, int(state[0])) for n in members}

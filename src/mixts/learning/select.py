@@ -163,10 +163,14 @@ class Training:
     options: LearningOptions
     seed: int
 
-    def model(self, statistics: Statistics | None = None) -> Model:
-        """Return the model of some of the tasks; None: of all."""
-        some = self.statistics if statistics is None else statistics
-        return model_of(some, **self.options.of_model)
+    @cached_property
+    def model(self) -> Model:
+        """Model of all tasks."""
+        return self.model_of(self.statistics)
+
+    def model_of(self, statistics: Statistics) -> Model:
+        """Return the model of some of the tasks."""
+        return model_of(statistics, **self.options.of_model)
 
     @property
     def patience(self) -> Patience:
@@ -208,7 +212,7 @@ def compare(training: Training, where: Engine) -> Comparison:
     # Equal tasks cannot belong to two components, and their differences have no standard error.
     n_distinct = len(set(digests(training.statistics)))
     limit = max(1, min(training.options.max_components, n // LEAST_TASKS, n_distinct))
-    whole = training.model()
+    whole = training.model
     bar = step(f"comparing 1 kind (of at most {limit}) on {n:,} tasks", n_folds + 1)
     pooled = pooled_restart(whole, training.patience)
     bar.advance(1)
@@ -259,7 +263,7 @@ class _Fold:
 
     @classmethod
     def of(cls, training: Training, inside: Array) -> _Fold:
-        test, train = (training.model(training.statistics[part]) for part in (inside, ~inside))
+        test, train = (training.model_of(training.statistics[part]) for part in (inside, ~inside))
         return cls(inside, test, train, pooled_restart(train, training.patience))
 
 

@@ -8,10 +8,11 @@ import pytest
 import mixts
 from mixts.engines import _workers
 from mixts.families import LinearStatistics
-from mixts.learning._kernels.gaussian import linear_evidence, posterior_moments
 from mixts.learning.models import coefficients, linear
 from mixts.learning.models.coefficients import inverses
 from mixts.learning.models.linear import LinearModel, joint_triangle
+
+pytestmark = pytest.mark.usefixtures("program")
 
 N_TASKS, N_FEATURES, N_ROWS = 50, 3, 6
 
@@ -43,12 +44,12 @@ def test_threads_change_no_bit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mean, precision, half, share = arguments
-    monkeypatch.setattr(coefficients, "BLOCK_TASKS", 4)
+    monkeypatch.setattr(coefficients, "BLOCK", 8)
     found = []
     for n in (1, n_threads):
         monkeypatch.setattr(_workers, "n_threads", lambda n=n: n)
-        evidence = coefficients.evidence_of_blocks(model._tasks, mean, precision, half, 0.5)
-        misfit, sums = coefficients.moments_of_blocks(
+        evidence = coefficients.evidence_of_tasks(model._tasks, mean, precision, half, 0.5)
+        misfit, sums = coefficients.moments_of_tasks(
             model._tasks, share, share, mean, precision, 0.5
         )
         found.append((*evidence, np.array(misfit), *sums))
@@ -60,20 +61,17 @@ def test_blocks_add_up_to_all_tasks(
     model: LinearModel, arguments: tuple[np.ndarray, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mean, precision, half, share = arguments
-    out, squares = np.empty((2, N_TASKS, 2))
-    largest = linear_evidence(model._tasks, mean, precision, half, 0.5, out, squares)
-    sums = coefficients.new_sums(mean.shape, 2)
-    misfit = posterior_moments(model._tasks, share, share, mean, precision, 0.5, sums)
-    monkeypatch.setattr(coefficients, "BLOCK_TASKS", 7)
-    for one, other in zip(
-        (out, squares, 0.5 * largest),
-        coefficients.evidence_of_blocks(model._tasks, mean, precision, half, 0.5),
-        strict=True,
-    ):
+    found = []
+    for size in (coefficients.BLOCK, 13 * mean.size * N_FEATURES):
+        monkeypatch.setattr(coefficients, "BLOCK", size)
+        out = coefficients.evidence_of_tasks(model._tasks, mean, precision, half, 0.5)
+        sums = coefficients.moments_of_tasks(model._tasks, share, share, mean, precision, 0.5)
+        found.append((out, sums))
+    (whole, (misfit, sums)), (blocks, (again, parts)) = found
+    for one, other in zip(whole, blocks, strict=True):
         np.testing.assert_array_equal(one, other)
     gap = model._factor[:, None, :-1, -1] - mean @ np.swapaxes(model._factor[:, :-1, :-1], 1, 2)
-    np.testing.assert_allclose(0.5 * largest, (gap**2).sum(axis=2).max(), rtol=1e-12)
-    again, parts = coefficients.moments_of_blocks(model._tasks, share, share, mean, precision, 0.5)
+    np.testing.assert_allclose(whole[2], (gap**2).sum(axis=2).max(), rtol=1e-12)
     # Sums of some tens of numbers in another order: their rounding errors, relative to the largest.
     bound = N_TASKS * np.finfo(float).eps
     assert abs(again - misfit) <= bound * misfit
@@ -96,7 +94,7 @@ def test_the_joint_triangle_is_that_of_all_rows(
 def test_a_learned_prior_does_not_depend_on_the_threads(
     model: LinearModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coefficients, "BLOCK_TASKS", 8)
+    monkeypatch.setattr(coefficients, "BLOCK", 8)
     priors = []
     for n in (1, 3):
         monkeypatch.setattr(_workers, "n_threads", lambda n=n: n)

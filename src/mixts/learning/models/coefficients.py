@@ -7,22 +7,40 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from mixts import _program
 from mixts._typing import Array, Float
 from mixts.engines._workers import in_threads
 from mixts.errors import ParameterError
 from mixts.families import Family, Statistics
 from mixts.families.coefficients import CoefficientFamily, CovarianceType
-from mixts.learning._kernels.gaussian import (
-    LinearSums,
-    LinearTasks,
-    linear_evidence,
-    posterior_moments,
-)
 from mixts.learning.models.base import Model, positive
 
-BLOCK_TASKS = 512
-"""Tasks at a time: about a millisecond of work. Sums of blocks are added in their order, so that
-the number of threads changes no bit."""
+BLOCK = 1 << 19
+"""Size of the matrices at a time, tasks times components times the square of the features: some
+megabytes. Sums of blocks are added in their order, so that the number of threads changes no bit."""
+
+NEGLIGIBLE = 1e-14
+"""A task's share in a component that moves nothing."""
+
+
+class LinearTasks(NamedTuple):
+    """Statistics of linear tasks."""
+
+    factor: Float[Array, "n p p"]
+    """Triangles [R z] and the residual, p = d + 1."""
+    gram: Float[Array, "n d d"]
+    """V = R'R."""
+
+
+class LinearSums(NamedTuple):
+    """Sums over tasks, weighted by shares; of matrices the lower triangles count."""
+
+    first: Float[Array, "L d"]
+    """Sums of u (mu - m_s), for the posterior mean mu and the sharpness u of a task."""
+    second: Float[Array, "L d d"]
+    """Sums of u (mu - m_s)(mu - m_s)'."""
+    within: Float[Array, "G d d"]
+    """Sums of posterior covariances, one matrix for each precision."""
 
 
 class Units(NamedTuple):
@@ -145,11 +163,17 @@ class CoefficientModel(Model):
         """
         assert isinstance(family, CoefficientFamily)
         known = np.empty(family.n_components)
+        d = self.n_features
+        nowhere, unit = np.zeros((1, d)), np.eye(d)[None]
         for s, covariance in enumerate(family.full_covariances()):
             variances, axes = np.linalg.eigh(covariance)  # it may be singular
             root = axes * np.sqrt(np.maximum(variances, 0.0))
-            values = np.linalg.eigvalsh(root.T @ self.information(family, s) @ root)
-            known[s] = share[:, s] @ (1 - 1 / (1 + np.maximum(values, 0.0))).mean(axis=1)
+            some = np.flatnonzero(share[:, s] >= NEGLIGIBLE)
+            inside, weight = self.information(family, s)[some], share[some, s, None]
+            # In units of the prior its precision is I, and a task's posterior is (I + inside)^-1.
+            tasks = LinearTasks(np.zeros((len(some), d + 1, d + 1)), root.T @ inside @ root)
+            _, sums = moments_of_tasks(tasks, weight, weight, nowhere, unit, 1.0)
+            known[s] = weight.sum() - np.trace(sums.within[0]) / d
         return known
 
     # -- parameters as numbers ----------------------------------------------------------------
@@ -213,30 +237,51 @@ def outer(x: Float[Array, "L d"], y: Float[Array, "L d"]) -> Array:
     return x[:, :, None] * y[:, None, :]
 
 
-# -- blocks of tasks on all processors ------------------------------------------------------------
+# -- posteriors of linear tasks, a block at a time on all processors ------------------------------
+
+# Given component s with precision P, the posterior of a task's coefficients is
+# N(m_s + A^-1 pull, A^-1) with A = P + V / sigma^2 and pull = R'(z - R m_s) / sigma^2. Learned
+# covariances have a floor, so they can be inverted; where squares would lose too many digits,
+# learning calls the family itself instead.
 
 
-def evidence_of_blocks(
+def evidence_of_tasks(
     tasks: LinearTasks,
     mean: Float[Array, "L d"],
     precision: Float[Array, "G d d"],
     half_log_det: Float[Array, " G"],
     noise: float,
 ) -> tuple[Float[Array, "n L"], Float[Array, "n L"], float]:
-    """Return what ``linear_evidence`` computes for all tasks, and the largest squared residual."""
+    """Compute (ln det P - ln det A) / 2 and |z - R m|^2 / sigma^2 - pull' A^-1 pull.
+
+    Also returns the largest |z - R m|^2. ``precision`` has one matrix for each component, or one
+    for all, and ``half_log_det`` half the logarithms of their determinants.
+    """
     out, squares = np.empty((2, len(tasks.factor), len(mean)))
 
     def work(first: int, last: int) -> float:
         block = slice(first, last)
-        some = LinearTasks(tasks.factor[block], tasks.gram[block])
-        some_out, some_squares = out[block], squares[block]
-        return linear_evidence(some, mean, precision, half_log_det, noise, some_out, some_squares)
+        some = LinearTasks(*(array[block] for array in tasks))
+        if _program.core is not None:
+            return float(
+                _program.core.linear_evidence(
+                    *some, mean, precision, half_log_det, noise, out[block], squares[block]
+                )
+            )
+        matrix = precision + some.gram[:, None] / noise
+        gap, pull = _pulls(some, mean, noise)
+        square = (gap**2).sum(axis=2) / noise
+        lower = _roots(matrix)
+        solved = np.linalg.solve(lower, pull[..., None])[..., 0]
+        log_det = np.log(np.diagonal(lower, axis1=2, axis2=3)).sum(axis=2)
+        out[block], squares[block] = half_log_det - log_det, square - (solved**2).sum(axis=2)
+        return float(square.max())
 
-    largest = max(in_threads(work, len(out), BLOCK_TASKS), default=0.0)
+    largest = max(in_threads(work, len(out), _block(mean)), default=0.0)
     return out, squares, noise * largest
 
 
-def moments_of_blocks(
+def moments_of_tasks(
     tasks: LinearTasks,
     share: Float[Array, "n L"],
     sharp: Float[Array, "n L"],
@@ -244,20 +289,74 @@ def moments_of_blocks(
     precision: Float[Array, "G d d"],
     noise: float,
 ) -> tuple[float, LinearSums]:
-    """Return the misfit and the sums that ``posterior_moments`` computes for all tasks."""
+    """Sum posterior moments over tasks, and E|y - A theta|^2 without the tasks' own residuals.
+
+    ``sharp`` are shares times the tasks' sharpness; with known noise, the shares.
+    """
 
     def work(first: int, last: int) -> tuple[float, LinearSums]:
-        block, sums = slice(first, last), new_sums(mean.shape, len(precision))
-        some = LinearTasks(tasks.factor[block], tasks.gram[block])
-        part = posterior_moments(some, share[block], sharp[block], mean, precision, noise, sums)
-        return part, sums
+        block = slice(first, last)
+        some = LinearTasks(*(array[block] for array in tasks))
+        if _program.core is not None:
+            sums = new_sums(mean.shape, len(precision))
+            misfit = _program.core.posterior_moments(
+                *some, share[block], sharp[block], mean, precision, noise, *sums
+            )
+            return float(misfit), sums
+        return _moments(some, share[block], sharp[block], mean, precision, noise)
 
     misfit, total = 0.0, new_sums(mean.shape, len(precision))
-    for part, sums in in_threads(work, len(share), BLOCK_TASKS):
+    for part, sums in in_threads(work, len(share), _block(mean)):
         misfit += part
         for whole, one in zip(total, sums, strict=True):
             whole += one
     return misfit, total
+
+
+def _moments(
+    tasks: LinearTasks,
+    share: Float[Array, "n L"],
+    sharp: Float[Array, "n L"],
+    mean: Float[Array, "L d"],
+    precision: Float[Array, "G d d"],
+    noise: float,
+) -> tuple[float, LinearSums]:
+    """Compute ``moments_of_tasks`` of one block."""
+    _, pull = _pulls(tasks, mean, noise)
+    own = np.linalg.inv(precision + tasks.gram[:, None] / noise)
+    step = (own @ pull[..., None])[..., 0]
+    gap, _ = _pulls(tasks, mean + step, noise)
+    by_precision = share if len(precision) == len(mean) else share.sum(axis=1, keepdims=True)
+    misfit = (share * (gap**2).sum(axis=2)).sum()
+    misfit += (by_precision * np.einsum("ngij,nij->ng", own, tasks.gram)).sum()
+    weighted = sharp[..., None] * step
+    return float(misfit), LinearSums(
+        weighted.sum(axis=0),
+        np.einsum("nsi,nsj->sij", weighted, step),
+        np.einsum("ng,ngij->gij", by_precision, own),
+    )
+
+
+def _pulls(
+    tasks: LinearTasks, theta: Float[Array, "*n L d"], noise: float
+) -> tuple[Float[Array, "n L d"], Float[Array, "n L d"]]:
+    """Compute z - R theta and R'(z - R theta) / sigma^2."""
+    upper, z = tasks.factor[:, None, :-1, :-1], tasks.factor[:, None, :-1, -1]
+    gap = z - (upper @ theta[..., None])[..., 0]
+    return gap, (np.swapaxes(upper, 2, 3) @ gap[..., None])[..., 0] / noise
+
+
+def _roots(matrices: Float[Array, "... d d"]) -> Float[Array, "... d d"]:
+    """Return Cholesky roots; NaN if rounding made one of the matrices indefinite."""
+    try:
+        return np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError:
+        return np.full(matrices.shape, np.nan)
+
+
+def _block(mean: Float[Array, "L d"]) -> int:
+    """Return how many tasks are a block."""
+    return max(8, BLOCK // (mean.size * mean.shape[1]))
 
 
 def new_sums(shape: tuple[int, ...], n_precisions: int) -> LinearSums:

@@ -11,11 +11,12 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import special
+from scipy import sparse, special
 
+from mixts import _program
 from mixts._typing import Array, Bool, Float, Int
 from mixts.families import BernoulliArms, BernoulliStatistics, Family, Statistics
-from mixts.learning._kernels.counts import add_up, look_up, predict_counts, rising_sums
+from mixts.families.special import log_rising
 from mixts.learning.models.base import ArmPredictive, MomentModel, positive
 from mixts.learning.two_stage import LEAST_TOTAL, MOST_TOTAL, Group
 
@@ -34,13 +35,19 @@ HALVINGS = 30
 NOTHING = 1e-14
 """Relative gain that rounding hides."""
 
+LARGEST_SUM = 1e250
+"""Divide a growing sum by this when it exceeds it, long before it overflows."""
+
+NEGLIGIBLE = 1e-17
+"""Terms below this fraction of the sum change no digit of it."""
+
 
 @dataclass(frozen=True)
 class Levels:
     """Distinct positive values of each column of counts: what tasks share is computed once."""
 
-    index: Int[Array, "n c"]
-    """Entry of each task and column; -1 where the value is zero."""
+    tasks: sparse.csr_array
+    """(n, u): 1 for each entry that a task has, one for each column that is not zero."""
     value: Float[Array, " u"]
     column: Int[Array, " u"]
     n_columns: int
@@ -48,35 +55,46 @@ class Levels:
     @classmethod
     def of(cls, columns: Int[Array, "n c"]) -> Levels:
         """Find the entries, ordered by column, then by value."""
-        index = np.full(columns.shape, -1, np.int64)
         tasks, owners = np.nonzero(columns)
         values = columns[tasks, owners]
         order = np.lexsort((values, owners))
-        tasks, owners, values = tasks[order], owners[order], values[order]
+        owners, values = owners[order], values[order]
         is_first = np.ones(len(order), bool)
         is_first[1:] = (np.diff(owners) != 0) | (np.diff(values) != 0)
-        index[tasks, owners] = np.cumsum(is_first) - 1
-        found = owners[is_first].astype(np.int64)
-        return cls(index, values[is_first].astype(float), found, columns.shape[1])
+        entry = np.empty(len(order), np.int64)
+        entry[order] = np.cumsum(is_first) - 1
+        starts = np.searchsorted(tasks, np.arange(len(columns) + 1))
+        found = values[is_first].astype(float)
+        matrix = sparse.csr_array(
+            (np.ones(len(entry)), entry, starts), shape=(len(columns), len(found))
+        )
+        return cls(matrix, found, owners[is_first], columns.shape[1])
 
-    def look_up(self, table: Float[Array, "u L"], n_components: int) -> Float[Array, "n L"]:
-        """Sum the table's entries over each task's columns."""
-        out = np.zeros((len(self.index), n_components))
-        look_up(self.index, np.ascontiguousarray(table), out)
-        return out
-
-    def shares(self, share: Float[Array, "n L"]) -> Float[Array, "u L"]:
-        """Sum the shares of the tasks that have each entry."""
-        out = np.zeros((len(self.value), share.shape[1]))
-        add_up(self.index, share, out)
-        return out
+    def times(self, numbers: Float[Array, "n c"]) -> sparse.csr_array:
+        """Return ``tasks`` with a task's number of the column in place of each 1."""
+        task = np.repeat(np.arange(len(numbers)), np.diff(self.tasks.indptr))
+        entry = self.tasks.indices
+        scaled = (numbers[task, self.column[entry]], entry, self.tasks.indptr)
+        return sparse.csr_array(scaled, shape=self.tasks.shape)
 
     def rising(
         self, shares: Float[Array, "u L"], start: Float[Array, "c L"], *, derivatives: bool = False
     ) -> Float[Array, "3 c L"]:
-        """Sum shares times ln G(a + u) / G(a) over each column's entries, and derivatives."""
+        """Sum shares times f(a + u) - f(a) over each column's entries, for f = ln G, psi, psi'.
+
+        Without ``derivatives`` only ln G is summed.
+        """
         out = np.zeros((3, *start.shape))
-        rising_sums(self.column, self.value, shares, np.ascontiguousarray(start), derivatives, out)
+        if _program.core is not None:
+            first = np.ascontiguousarray(start)
+            _program.core.rising_sums(self.column, self.value, shares, first, derivatives, out)
+            return out
+        a = start[self.column]
+        out[0] = self.by_column(shares * log_rising(a, self.value[:, None]))
+        if derivatives:
+            later = a + self.value[:, None]
+            for i, f in ((1, special.psi), (2, trigamma)):
+                out[i] = self.by_column(shares * (f(later) - f(start)[self.column]))
         return out
 
     def by_column(self, entries: Float[Array, "u L"]) -> Float[Array, "c L"]:
@@ -92,7 +110,7 @@ class Levels:
         kept = columns[self.column]
         place = np.cumsum(columns) - 1
         n = int(columns.sum())
-        nobody = np.zeros((0, n), np.int64)
+        nobody = sparse.csr_array((0, int(kept.sum())))
         return Levels(nobody, self.value[kept], place[self.column[kept]], n), kept
 
     @cached_property
@@ -209,11 +227,10 @@ class Rows:
 
     def log_evidence(self, counts: Float[Array, "L rows k"]) -> Float[Array, "n L"]:
         """Sum ln G(a + c) / G(a) - ln G(A + C) / G(A) over the rows: of ordered histories."""
-        n = len(counts)
         each, total = self._arguments(counts)
-        table = rising(each[self.outcomes.column], self.outcomes.value[:, None])
-        below = rising(total[self.totals.column], self.totals.value[:, None])
-        return self.outcomes.look_up(table, n) - self.totals.look_up(below, n)
+        table = log_rising(each[self.outcomes.column], self.outcomes.value[:, None])
+        below = log_rising(total[self.totals.column], self.totals.value[:, None])
+        return np.asarray(self.outcomes.tasks @ table - self.totals.tasks @ below)
 
     def _arguments(self, counts: Float[Array, "L rows k"]) -> tuple[Array, Array]:
         """Return the counts by column of outcomes (rows k, L), and by row (rows, L)."""
@@ -229,7 +246,7 @@ class Rows:
     ) -> Float[Array, "L rows k"]:
         """Return counts under which the shares of tasks and the pseudo-tasks are more likely."""
         problem = _Problem(
-            self, self.outcomes.shares(share), self.totals.shares(share), centre,
+            self, self.outcomes.tasks.T @ share, self.totals.tasks.T @ share, centre,
             np.broadcast_to(pseudo, counts.shape[:2]),
         )  # fmt: skip
         value = problem.value(counts)
@@ -329,11 +346,6 @@ class _Problem:
         return np.where(good[:, :, None], -newton, plain), slope
 
 
-def rising(start: Array, length: Array) -> Array:
-    """Compute ln G(start + length) - ln G(start)."""
-    return np.asarray(special.gammaln(start + length) - special.gammaln(start))
-
-
 def trigamma(x: Array) -> Array:
     """Compute the second derivative of ln G."""
     return np.asarray(special.zeta(2.0, x))
@@ -358,17 +370,59 @@ def pseudo_density(
 
 
 def beta_binomial(
-    won: Int[Array, " m"], tried: Int[Array, " m"], alpha: Array, beta: Array
-) -> tuple[Array, Array, Array]:
-    """Compute ln p(won), p(less) and p(won), (m, L), of beta-binomial distributions.
+    won: Int[Array, " m"],
+    tried: Int[Array, " m"],
+    alpha: Float[Array, " L"],
+    beta: Float[Array, " L"],
+) -> tuple[Float[Array, "m L"], Float[Array, "m L"], Float[Array, "m L"]]:
+    """Compute ln p(won), p(less) and p(won) of beta-binomial distributions.
 
-    ``alpha`` and ``beta`` are (L,) or (m, L).
+    With alpha = 0 a success is impossible, with beta = 0 a failure.
     """
-    shape = (len(won), alpha.shape[-1])
-    log, less, equal = (np.empty(shape) for _ in range(3))
-    a, b = (np.array(np.broadcast_to(x, shape), order="C") for x in (alpha, beta))
-    predict_counts(won.astype(np.int64), tried.astype(np.int64), a, b, log, less, equal)
-    return log, less, equal
+    pairs, place = np.unique(np.stack([won, tried], axis=1), axis=0, return_inverse=True)
+    k, n = (column[:, None].astype(float) for column in pairs.T)
+    a, b = np.where(alpha > 0, alpha, 1.0), np.where(beta > 0, beta, 1.0)
+    log = log_rising(1.0, n) - log_rising(1.0, k) - log_rising(1.0, n - k)
+    log = log + log_rising(a, k) + log_rising(b, n - k) - log_rising(a + b, n)
+    at = np.exp(np.minimum(log, 0.0))
+    # Sum over the side with fewer outcomes.
+    low = 2 * k <= n
+    ends = np.where(low, k, n - k), n, np.where(low, a, b), np.where(low, b, a)
+    tail = np.exp(log + _log_tail(*np.broadcast_arrays(*ends)))
+    less = np.where(low, tail, np.maximum(0.0, 1 - at - tail))
+    # Only k = n has a probability if beta is 0, and only k = 0 if alpha is 0.
+    sure = ((alpha > 0) & (k == n)) | ((beta > 0) & (k == 0))
+    certain = (alpha == 0) | (beta == 0)
+    log = np.where(certain, np.where(sure, 0.0, -np.inf), log)
+    at, less = (
+        np.where(certain, sure, at),
+        np.where(certain, (beta > 0) & ~sure, less),
+    )
+    return log[place], less[place], at[place]
+
+
+def _log_tail(
+    k: Float[Array, "m L"], n: Float[Array, "m L"], a: Float[Array, "m L"], b: Float[Array, "m L"]
+) -> Float[Array, "m L"]:
+    """Compute ln of the sum of p(i) / p(k) over i < k, from k - 1 down; -inf for k = 0."""
+    shape, concave = k.shape, (a >= 1) & (b >= 1)
+    i, n, a, b, concave = (x.ravel() for x in (k - 1, n, a, b, concave))
+    total, shift = np.zeros(i.shape), np.zeros(i.shape)
+    left, term = np.flatnonzero(i >= 0), np.ones(i.shape)
+    while len(left):
+        at, rest = i[left], n[left] - i[left]
+        term[left] *= (at + 1) / rest * (b[left] + rest - 1) / (a[left] + at)
+        total[left] += term[left]
+        large = left[total[left] > LARGEST_SUM]
+        term[large] /= LARGEST_SUM
+        total[large] /= LARGEST_SUM
+        shift[large] += np.log(LARGEST_SUM)
+        i[left] -= 1
+        # Beyond its mode a log-concave distribution only falls: later terms are negligible too.
+        done = concave[left] & (term[left] < NEGLIGIBLE * total[left])
+        left = left[~done & (i[left] >= 0)]
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(total) + shift).reshape(shape)
 
 
 def log_orders(counts: Int[Array, "... k"]) -> Float[Array, "..."]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy import special
 
+from mixts import _program
 from mixts._typing import Array, Float, Int
 from mixts.families import Family, GaussianArms, GaussianStatistics, Statistics
-from mixts.learning._kernels.gaussian import ArmSums, arm_evidence, arm_moments
 from mixts.learning.models.base import (
     LOG_2PI,
     ArmPredictive,
@@ -25,6 +25,82 @@ from mixts.prior import MixturePrior
 
 ALIKE = 2.0
 """Number of pseudo-tasks whose arms vary as in all components; see the linear model with d = 1."""
+
+
+BLOCK = 1 << 19
+"""Numbers at a time: tasks times components times arms."""
+
+
+class ArmSums(NamedTuple):
+    """Sums over tasks that tried an arm, weighted by shares."""
+
+    tasks: Float[Array, "L K"]
+    """Sums of 1."""
+    sharp: Float[Array, "L K"]
+    """Sums of the sharpness u of a task, which is 1 if the noise is known."""
+    first: Float[Array, "L K"]
+    """Sums of u (mu - m_s), for the posterior mean mu."""
+    second: Float[Array, "L K"]
+    """Sums of u (mu - m_s)^2 plus the posterior variance."""
+
+
+def arm_evidence(
+    count: Int[Array, "n K"],
+    average: Float[Array, "n K"],
+    mean: Float[Array, "L K"],
+    variance: Float[Array, "L K"],
+    noise: float,
+) -> tuple[Float[Array, "n L"], Float[Array, "n L"]]:
+    """Sum ln(1 + n v / sigma^2) and n (average - m)^2 / (sigma^2 + n v) over the arms."""
+    logs, squares = np.zeros((2, len(count), len(mean)))
+    if _program.core is not None:
+        _program.core.arm_evidence(count, average, mean, variance, noise, logs, squares)
+        return logs, squares
+    for block in _blocks(len(count), mean.size):
+        n, gap = count[block, None], average[block, None] - mean
+        logs[block] = np.log1p(n * variance / noise).sum(axis=2)
+        squares[block] = (n * gap**2 / (noise + n * variance)).sum(axis=2)
+    return logs, squares
+
+
+def arm_moments(
+    count: Int[Array, "n K"],
+    average: Float[Array, "n K"],
+    share: Float[Array, "n L"],
+    sharp: Float[Array, "n L"],
+    mean: Float[Array, "L K"],
+    variance: Float[Array, "L K"],
+    noise: float,
+) -> tuple[float, ArmSums]:
+    """Sum E[n (average - theta)^2] and posterior moments over the tasks.
+
+    ``sharp`` are shares times the tasks' sharpness; with known noise, the shares.
+    """
+    sums = ArmSums(*np.zeros((4, *mean.shape)))
+    if _program.core is not None:
+        misfit = _program.core.arm_moments(
+            count, average, share, sharp, mean, variance, noise, *sums
+        )
+        return misfit, sums
+    misfit = 0.0
+    for block in _blocks(len(count), mean.size):
+        n, gap = count[block, None], average[block, None] - mean
+        r, u, tried = share[block, :, None], sharp[block, :, None], count[block, None] > 0
+        step = n * variance / (noise + n * variance) * gap
+        rest = variance * noise / (noise + n * variance)
+        sums.tasks[...] += (r * tried).sum(axis=0)
+        sums.sharp[...] += (u * tried).sum(axis=0)
+        sums.first[...] += (u * step).sum(axis=0)
+        sums.second[...] += (u * step**2 + r * rest * tried).sum(axis=0)
+        misfit += float((r * n * ((gap - step) ** 2 + rest)).sum())
+    return misfit, sums
+
+
+def _blocks(n: int, size: int) -> Iterator[slice]:
+    """Yield blocks of n tasks, each with as many numbers as ``size``."""
+    step = max(1, BLOCK // size)
+    for start in range(0, n, step):
+        yield slice(start, start + step)
 
 
 class GaussianModel(MomentModel):
@@ -67,11 +143,10 @@ class GaussianModel(MomentModel):
         return GaussianArms(np.full(shape, mean), np.full(shape, variance), self._noise)
 
     def log_evidence(self, family: GaussianArms) -> Float[Array, "n L"]:  # type: ignore[override]
-        out = np.zeros((self.n_tasks, family.n_components))
-        arm_evidence(
-            self._count, self._average, family.mean, family.variance, family.noise_std**2, out
+        logs, squares = arm_evidence(
+            self._count, self._average, family.mean, family.variance, family.noise_std**2
         )
-        return out + family.evidence_constant(self.statistics)[:, None]
+        return family.evidence_constant(self.statistics)[:, None] - (logs + squares) / 2
 
     def log_hyperprior(self, family: GaussianArms) -> float:  # type: ignore[override]
         about = self.centre.variance + (family.mean - self.centre.mean) ** 2
@@ -85,11 +160,9 @@ class GaussianModel(MomentModel):
         return float(value)
 
     def improve(self, family: GaussianArms, share: Array) -> GaussianArms:  # type: ignore[override]
-        shape = family.mean.shape
-        tasks, _, first, second = sums = ArmSums(*(np.zeros(shape) for _ in range(4)))
-        misfit = arm_moments(
+        misfit, (tasks, _, first, second) = arm_moments(
             self._count, self._average, share, share, family.mean, family.variance,
-            family.noise_std**2, sums,
+            family.noise_std**2,
         )  # fmt: skip
         start = self.centre.mean - family.mean
         step = (first + self.pseudo * start) / (tasks + self.pseudo)

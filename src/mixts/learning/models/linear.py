@@ -14,7 +14,6 @@ from mixts.errors import StatisticsError
 from mixts.families import Family, LinearGaussian, LinearStatistics, Statistics
 from mixts.families.linear import CovarianceType
 from mixts.families.linear_statistics import triangle
-from mixts.learning._kernels.gaussian import LinearTasks
 from mixts.learning.models.base import (
     LOG_2PI,
     Prediction,
@@ -25,9 +24,10 @@ from mixts.learning.models.base import (
 )
 from mixts.learning.models.coefficients import (
     CoefficientModel,
-    evidence_of_blocks,
+    LinearTasks,
+    evidence_of_tasks,
     inverses,
-    moments_of_blocks,
+    moments_of_tasks,
 )
 from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates, ridge_estimates
 from mixts.prior import MixturePrior
@@ -70,7 +70,9 @@ class LinearModel(CoefficientModel):
         self._gram = np.ascontiguousarray(np.swapaxes(upper, 1, 2) @ upper)
         self._tasks = LinearTasks(self._factor, self._gram)
         self._rest: Array = self._factor[:, -1, -1] ** 2
-        self._noise = typical_noise(statistics) if noise_std is None else noise_std
+        self._common = common_coefficients(statistics)
+        typical = typical_noise(statistics, self._common)
+        self._noise = typical if noise_std is None else noise_std
         super().__init__(statistics, covariance_type)
 
     def after(self, prior: MixturePrior, pseudo: Array, pseudo_weights: Array) -> Self:
@@ -80,9 +82,8 @@ class LinearModel(CoefficientModel):
 
     def _broad(self) -> LinearGaussian:
         """Return a component around the common coefficients: a shift of rewards must not matter."""
-        scale = coefficient_variance(self.statistics, self._noise)
-        mean = common_coefficients(self.statistics)
-        return self._family(mean[None], np.diag(scale)[None], self._noise)
+        scale = coefficient_variance(self.statistics, self._common, self._noise)
+        return self._family(self._common[None], np.diag(scale)[None], self._noise)
 
     def _family(
         self, mean: Array, covariance: Float[Array, "L d d"], noise: float
@@ -94,7 +95,7 @@ class LinearModel(CoefficientModel):
     def log_evidence(self, family: LinearGaussian) -> Float[Array, "n L"]:  # type: ignore[override]
         noise = family.noise_std**2
         precision, log_det = inverses(self.distinct(family))
-        out, squares, largest = evidence_of_blocks(
+        out, squares, largest = evidence_of_tasks(
             self._tasks, family.mean, precision, -log_det / 2, noise
         )
         if largest > LARGE_SQUARES * noise:
@@ -113,7 +114,7 @@ class LinearModel(CoefficientModel):
         if not np.isfinite(share).all():
             raise self._too_far_apart()
         precision, _ = inverses(self.distinct(family))
-        misfit, sums = moments_of_blocks(
+        misfit, sums = moments_of_tasks(
             self._tasks, share, share, family.mean, precision, family.noise_std**2
         )
         mean, covariance = self.maximised(family.mean, share, sums, precision)
@@ -202,14 +203,14 @@ def joint_triangle(factor: Float[Array, "n p p"]) -> Float[Array, "p p"]:
     return factor[0] if len(factor) else np.zeros(factor.shape[1:])
 
 
-def unexplained(statistics: LinearStatistics) -> float:
+def unexplained(statistics: LinearStatistics, common: Float[Array, " d"]) -> float:
     """Return the mean square of residuals of the common coefficients.
 
     If there are no residuals, as of a single reward, it is the mean square of the rewards.
     """
     factor = statistics.array("factor")
     n = max(int(statistics.array("count").sum()), 1)
-    gap = factor[:, :-1, -1] - factor[:, :-1, :-1] @ common_coefficients(statistics)
+    gap = factor[:, :-1, -1] - factor[:, :-1, :-1] @ common
     rest = float((gap**2).sum() + (factor[:, -1, -1] ** 2).sum()) / n
     squares = float((factor[:, :, -1] ** 2).sum()) / n
     # Residuals of the size of rounding count as none.
@@ -223,7 +224,7 @@ def spare_counts(statistics: LinearStatistics) -> Int[Array, " n"]:
     return np.maximum(statistics.array("count") - rank, 0)
 
 
-def typical_noise(statistics: LinearStatistics) -> float:
+def typical_noise(statistics: LinearStatistics, common: Float[Array, " d"] | None = None) -> float:
     """Estimate the standard deviation of residuals of least squares, task by task.
 
     If no task has more observations than features, half of the residual variance of the common
@@ -231,20 +232,23 @@ def typical_noise(statistics: LinearStatistics) -> float:
     """
     factor, spare = statistics.array("factor"), spare_counts(statistics)
     rest = (factor[spare > 0, -1, -1] ** 2).sum()
-    size = np.sqrt(unexplained(statistics))
+    common = common_coefficients(statistics) if common is None else common
+    size = np.sqrt(unexplained(statistics, common))
     noise = np.sqrt(rest / spare.sum()) if spare.sum() else np.sqrt(0.5) * size
     # Noise of zero would mean a division by zero.
     return float(max(noise, 1e-3 * size)) or 1.0
 
 
-def coefficient_variance(statistics: LinearStatistics, noise_std: float) -> Float[Array, " d"]:
+def coefficient_variance(
+    statistics: LinearStatistics, common: Float[Array, " d"], noise_std: float
+) -> Float[Array, " d"]:
     """Return variances of coefficients with which every feature explains its part of rewards."""
     factor, count = statistics.array("factor"), statistics.array("count")
     n = max(int(count.sum()), 1)
     sizes = (factor[:, :-1, :-1] ** 2).sum(axis=(0, 1)) / n
     # A feature that is always zero gets the scale of the largest.
     sizes = np.where(sizes > 0, sizes, sizes.max(initial=0.0) or 1.0)
-    return np.asarray(max(unexplained(statistics), noise_std**2) / (len(sizes) * sizes))
+    return np.asarray(max(unexplained(statistics, common), noise_std**2) / (len(sizes) * sizes))
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from scipy import special
 from mixts._numbers import LARGEST_TOTAL
 from mixts._typing import Array, Float, Int
 from mixts.families import Family, PoissonArms, PoissonStatistics, Statistics
-from mixts.learning._kernels.counts import add_up_totals
+from mixts.families.special import log_rising
 from mixts.learning.models.base import ArmPredictive, MomentModel, positive
-from mixts.learning.models.counts import HALVINGS, LIMITS, NOTHING, STEPS, Levels, rising, trigamma
+from mixts.learning.models.counts import HALVINGS, LIMITS, NOTHING, STEPS, Levels, trigamma
 from mixts.learning.two_stage import LEAST_TOTAL, MOST_TOTAL, Group
 
 
@@ -28,6 +28,7 @@ class PoissonModel(MomentModel):
         self._total: Array = statistics.array("total")
         self._totals = Levels.of(self._total)
         self._counts = Levels.of(self._count)
+        self._totals_of_counts = self._counts.times(self._total.astype(float))
         super().__init__(statistics)
 
     def _broad(self) -> PoissonArms:
@@ -38,15 +39,13 @@ class PoissonModel(MomentModel):
         return PoissonArms(np.ones(shape), np.full(shape, 1 / mean))
 
     def log_evidence(self, family: PoissonArms) -> Float[Array, "n L"]:  # type: ignore[override]
-        n = family.n_components
         shape, rate = family.shape.T, family.rate.T
-        table = rising(shape[self._totals.column], self._totals.value[:, None])
+        table = log_rising(shape[self._totals.column], self._totals.value[:, None])
         later = np.log(rate[self._counts.column] + self._counts.value[:, None])
         prior = shape[self._counts.column] * (np.log(rate[self._counts.column]) - later)
-        out = self._totals.look_up(table, n) + self._counts.look_up(prior, n)
+        out = self._totals.tasks @ table + self._counts.tasks @ prior
         # -y ln(b + n) depends on both y and n, and is not in the tables.
-        flat = np.concatenate([later, np.zeros((1, n))])
-        out -= np.einsum("nk,nkl->nl", self._total, flat[self._counts.index])
+        out -= self._totals_of_counts @ later
         return out - self.statistics.array("log_factorials").sum(axis=1)[:, None]
 
     def log_hyperprior(self, family: PoissonArms) -> float:  # type: ignore[override]
@@ -118,10 +117,9 @@ class _Sums:
 
     def __init__(self, model: PoissonModel, share: Array) -> None:
         self._model = model
-        self._by_total = model._totals.shares(share)
-        self._by_count = model._counts.shares(share)
-        self._totals = np.zeros_like(self._by_count)
-        add_up_totals(model._counts.index, share, model._total.astype(float), self._totals)
+        self._by_total = model._totals.tasks.T @ share
+        self._by_count = model._counts.tasks.T @ share
+        self._totals = model._totals_of_counts.T @ share
         a, b = model.centre.shape, model.centre.rate
         self._logs, self._mean = special.psi(a) - np.log(b), a / b
         self._least_rate, self._most_rate = (LIMITS[0] / self._mean, LIMITS[1] / self._mean)

@@ -26,20 +26,16 @@ from mixts.families import (
 )
 from mixts.families.linear import CovarianceType
 from mixts.families.noise import LEAST_DEGREES, MOST_DEGREES, expected_noise, match_noise
-from mixts.learning._kernels.gaussian import (
-    ArmSums,
-    add_student,
-    arm_moments,
-)
+from mixts.families.special import whole_evidence
 from mixts.learning.models.base import MomentModel, positive
 from mixts.learning.models.coefficients import (
     Units,
-    evidence_of_blocks,
+    evidence_of_tasks,
     inverses,
-    moments_of_blocks,
+    moments_of_tasks,
     outer,
 )
-from mixts.learning.models.gaussian import ALIKE, GaussianModel
+from mixts.learning.models.gaussian import ALIKE, GaussianModel, arm_moments
 from mixts.learning.models.gaussian import typical_noise as arms_noise
 from mixts.learning.models.linear import LARGE_SQUARES, LinearModel, spare_counts
 from mixts.learning.models.linear import typical_noise as linear_noise
@@ -217,13 +213,10 @@ class StudentModel(MomentModel):
     def improve(self, family: StudentArms, share: Array) -> StudentArms:  # type: ignore[override]
         degrees, unit = family.noise_prior
         noise = degrees + self._count.sum(axis=1)[:, None], unit + family.misfit(self.statistics)
-        sums = ArmSums(*(np.zeros(family.mean.shape) for _ in range(4)))
         ratio = _ratio(family)
-        arm_moments(
-            self._count, self._average, share, share * noise[0] / noise[1], family.mean, ratio, 1.0,
-            sums,
-        )  # fmt: skip
-        tasks, sharp, first, second = sums
+        _, (tasks, sharp, first, second) = arm_moments(
+            self._count, self._average, share, share * noise[0] / noise[1], family.mean, ratio, 1.0
+        )
         pull = self.pseudo / self.centre.noise_std[:, None] ** 2
         start = self.centre.mean - family.mean
         step = (first + pull * start) / (sharp + pull)
@@ -327,7 +320,7 @@ class LinearStudentModel(LinearModel):
         degrees, unit = family.noise_prior
         freedom = degrees + self._count[:, None]
         precision, log_det = inverses(self._relative(family))
-        out, squares, largest = evidence_of_blocks(
+        out, squares, largest = evidence_of_tasks(
             self._tasks, family.mean, precision, -log_det / 2, 1.0
         )
         if largest > LARGE_SQUARES * float(family.noise_std.min()) ** 2:
@@ -336,7 +329,7 @@ class LinearStudentModel(LinearModel):
             noise = exact.noise_posterior(np.arange(self.n_tasks)[:, None], np.arange(len(uniform)))
             return exact.log_evidence(), noise
         misfit = np.maximum(squares, 0.0) + self._rest[:, None]
-        add_student(self._count, degrees, unit, misfit, out)
+        out += whole_evidence(degrees, unit, self._count[:, None], misfit)
         return out, (freedom, unit + misfit)
 
     def log_evidence(self, family: LinearStudent) -> Float[Array, "n L"]:  # type: ignore[override]
@@ -362,7 +355,7 @@ class LinearStudentModel(LinearModel):
         _, noise = self._posteriors(family)
         sharp = share * noise[0] / noise[1]
         precision, _ = inverses(self._relative(family))
-        _, sums = moments_of_blocks(self._tasks, share, sharp, family.mean, precision, 1.0)
+        _, sums = moments_of_tasks(self._tasks, share, sharp, family.mean, precision, 1.0)
         pull = self.pseudo / self.centre.noise_std**2
         units = Units(sharp.sum(axis=0), pull, self._relative(self.centre))
         mean, relative = self.maximised(family.mean, share, sums, precision, units)

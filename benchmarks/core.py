@@ -1,0 +1,243 @@
+"""Measure this code beside another checkout, and its plain program; print one table of ratios.
+
+    python benchmarks/core.py --against ../before
+    python benchmarks/core.py --against ../before --plain --only rounds
+    python benchmarks/core.py --against ../before --only learning --rows 100000
+
+Every code runs in processes of its own with this interpreter and the sources of its checkout: this
+code, its plain program (``--plain``), and the other checkout. They take turns, because the speed of
+a machine drifts: a ratio is the median over the turns. Times are of the processor, but those of
+100,000 tasks at once, which use all processors, and of a start are of the wall.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+import numpy as np
+from alternation import THREAD_VARIABLES, Side
+from catalogue import BENCHMARKS
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ("src", "serve/src", "paper/src")
+
+ROUNDS = (
+    "bernoulli-30", "gaussian-30", "linear-30-full", "linear-30-tied", "linear-30-close",
+    "linear-100-full", "clicks-glm", "clicks-ids", "ids-arms", "ids-linear", "river-mixts-one",
+    "river-mixts", "bernoulli-many",
+)  # fmt: skip
+"""Benchmarks of ``catalogue`` whose side "ours" is played."""
+
+LOGS = ("linear", "arms", "clicks")
+PARTS = ("rounds", "starts", "learning")
+
+
+def checkout(path: Path, *, plain: bool = False) -> dict[str, str]:
+    """Return the variables by which a process runs the code of a checkout."""
+    sources = os.pathsep.join(str(path.resolve() / part) for part in SOURCES)
+    return {"PYTHONPATH": sources, "MIXTS_PLAIN": "1" if plain else ""}
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+
+class Table:
+    """Medians of each code, and ratios to this code, printed as soon as they are measured."""
+
+    def __init__(self, codes: list[str]) -> None:
+        self.others = codes[1:]
+        show("measured", "unit", *codes, *(f"{other} / this" for other in self.others))
+        show(*["---"] * (2 + len(codes) + len(self.others)))
+
+    def add(self, what: str, unit: str, turns: dict[str, list[float]]) -> None:
+        """Print a row; ``turns`` has a number of each turn for each code."""
+        ours, *theirs = (np.array(numbers) for numbers in turns.values())
+        medians = (f"{np.median(numbers):.4g}" for numbers in (ours, *theirs))
+        ratios = (f"{np.median(other / ours):.2f}" for other in theirs)
+        show(what, unit, *medians, *ratios)
+
+
+def show(*cells: object) -> None:
+    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+# -- rounds and episodes --------------------------------------------------------------------------
+
+
+def measure_rounds(table: Table, codes: dict[str, dict[str, str]], n_turns: int) -> None:
+    """Play chunks of benchmarks; a process for each code stays alive between its turns."""
+    for name in ROUNDS:
+        benchmark = BENCHMARKS[name]
+        with ExitStack() as stack:
+            sides = {
+                code: stack.enter_context(
+                    Side(sys.executable, "ours", benchmark, benchmark.our_threads, variables)
+                )
+                for code, variables in codes.items()
+            }
+            turns = [
+                {code: side.chunk(turn)["seconds"] for code, side in sides.items()}
+                for turn in range(1, n_turns + 1)
+            ]
+        for label in benchmark.labels:
+            found = {code: [1e6 * turn[code][label] for turn in turns] for code in codes}
+            table.add(f"{benchmark.title}; {label}", "us", found)
+
+
+# -- the first decision of a new process ----------------------------------------------------------
+
+
+def first_arms(family: str) -> None:
+    """Decide and learn once among arms."""
+    import mixts
+
+    rng = np.random.default_rng(0)
+    one, two = 1 + rng.random((2, 5, 8))
+    parameters = {"BernoulliArms": (), "PoissonArms": (), "GaussianArms": (0.5,)}[family]
+    agent = mixts.MixTS(mixts.MixturePrior(getattr(mixts, family)(one, two, *parameters)), seed=1)
+    agent.update(agent.act(), 1)
+
+
+def first_features(family: str) -> None:
+    """Decide and learn once among rows of features."""
+    import mixts
+
+    rng = np.random.default_rng(0)
+    root, rows = rng.normal(size=(5, 6, 6)), rng.normal(size=(8, 6))
+    parameters: list[Any] = [rng.normal(size=(5, 6)), root @ root.transpose(0, 2, 1)]
+    if family == "LinearGaussian":
+        parameters.append(0.5)
+    agent = mixts.MixTS(mixts.MixturePrior(getattr(mixts, family)(*parameters)), seed=1)
+    agent.update(rows[agent.act(rows)], 1.0)
+
+
+def first_episode() -> None:
+    """Plan and learn once in an MDP."""
+    import mixts
+
+    agent = mixts.MixTS(mixts.RiverSwim(n_states=10, horizon=20).prior, seed=1)
+    policy = agent.act()
+    agent.update(mixts.Trajectory(np.zeros(20, int), policy[:, 0], np.zeros(20)))
+
+
+STARTS: dict[str, Callable[[], None]] = {
+    "Bernoulli arms": lambda: first_arms("BernoulliArms"),
+    "Gaussian arms": lambda: first_arms("GaussianArms"),
+    "Poisson arms": lambda: first_arms("PoissonArms"),
+    "linear": lambda: first_features("LinearGaussian"),
+    "clicks with features": lambda: first_features("LinearBernoulli"),
+    "MDP": first_episode,
+}
+
+
+def start(name: str) -> dict[str, float]:
+    """Run a first program in this process; the clock of the wall includes ``import mixts``."""
+    started, used = perf_counter(), process_time()
+    STARTS[name]()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"wall, s": perf_counter() - started, "CPU, s": process_time() - used, "RSS, MB": peak}
+
+
+def measure_starts(table: Table, codes: dict[str, dict[str, str]], n_turns: int) -> None:
+    """Start new processes; what they may cache on disk is there from the first, unmeasured turn."""
+    one_thread = dict.fromkeys(THREAD_VARIABLES, "1")
+    for name in STARTS:
+        turns = []
+        for _ in range(n_turns + 1):
+            turns.append(
+                {
+                    code: answer(["core.py", "--start", name], {**variables, **one_thread})
+                    for code, variables in codes.items()
+                }
+            )
+        for unit in turns[0]["this"]:
+            found = {code: [turn[code][unit] for turn in turns[1:]] for code in codes}
+            table.add(f"first decision and update: {name}", unit, found)
+
+
+# -- learning -------------------------------------------------------------------------------------
+
+
+def measure_learning(
+    table: Table, codes: dict[str, dict[str, str]], n_turns: int, n_rows: int
+) -> None:
+    """Read logs, and learn a prior of three components from them, in new processes."""
+    n_tasks = str(max(10, n_rows // 100))
+    with tempfile.TemporaryDirectory() as folder:
+        for family in LOGS:
+            words = ["logs.py", "--write", folder, family]
+            for n in (1000, n_rows):
+                run([*words, str(n), "--tasks", n_tasks], codes["this"])
+            files = [f"{folder}/{family}-{n}.parquet" for n in (n_rows, 1000)]
+            turns = [
+                {
+                    code: answer(["logs.py", "--learn", "--measure", *files, family], variables)
+                    for code, variables in codes.items()
+                }
+                for _ in range(n_turns)
+            ]
+            for part, unit in (("read", "s"), ("learn", "s"), ("peak", "MB")):
+                found = {code: [turn[code][part] for turn in turns] for code in codes}
+                table.add(f"{part}: {n_rows:,} rows, {family}", unit, found)
+
+
+def run(words: list[str], variables: dict[str, str]) -> str:
+    """Run a script of this folder with the code of a checkout, and return what it prints."""
+    command = [sys.executable, str(Path(__file__).with_name(words[0])), *words[1:]]
+    environment = {**os.environ, **variables}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout
+
+
+def answer(words: list[str], variables: dict[str, str]) -> Any:
+    return json.loads(run(words, variables))
+
+
+# -- the command ----------------------------------------------------------------------------------
+
+
+def chosen_codes(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, str]]]:
+    yield "this", checkout(ROOT)
+    if options.plain:
+        yield "plain", checkout(ROOT, plain=True)
+    if options.against:
+        if not (options.against / "src" / "mixts").is_dir():
+            raise SystemExit(f"{options.against} is no checkout: it has no folder src/mixts")
+        yield "against", checkout(options.against)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--against", type=Path, help="another checkout")
+    parser.add_argument("--plain", action="store_true", help="also the plain program of this code")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="these parts only")
+    parser.add_argument("--turns", type=int, default=7, help="turns of each measurement")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of logs to learn from")
+    parser.add_argument("--start", choices=STARTS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.start:
+        print(json.dumps(start(options.start)))
+        return
+    codes = dict(chosen_codes(options))
+    table = Table(list(codes))
+    if "rounds" in options.only:
+        measure_rounds(table, codes, options.turns)
+    if "starts" in options.only:
+        measure_starts(table, codes, options.turns)
+    if "learning" in options.only:
+        measure_learning(table, codes, options.turns, options.rows)
+
+
+if __name__ == "__main__":
+    main()
