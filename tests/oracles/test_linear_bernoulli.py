@@ -11,6 +11,8 @@ from scipy import integrate
 import mixts
 from mixts import errors
 
+pytestmark = pytest.mark.usefixtures("program")
+
 
 def logistic(x: Any) -> Any:
     return 1.0 / (1.0 + np.exp(-x))
