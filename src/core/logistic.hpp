@@ -190,13 +190,14 @@ struct Work {
     std::vector<double> rows_, columns_, trials_, successes_, eta_, slope_, curvature_, level_, start_, term_, turned_, line_,
         block_, factor_, v_, slack_, step_, old_, coefficient_, y_, weights_, row_, moments_, x_, spare_;
 
-    // Copy a table, its rows in the order of their trials: rows of equal trials share logarithms.
+    // Copy a table, its rows in the order of their trials: rows of equal trials share logarithms. Fewer
+    // rows than features stay in their order, on which the rotation of the coordinates depends.
     void load(const Table &table, Index most_points) {
         n_rows = table.rows.n, d = table.rows.m, r = std::min(n_rows, d), group = -1;
         order.resize(n_rows);
         std::iota(order.begin(), order.end(), Index{0});
         const auto &n = table.trials;
-        if (!std::is_sorted(n.begin(), n.end()))
+        if (n_rows >= d && !std::is_sorted(n.begin(), n.end()))
             std::stable_sort(order.begin(), order.end(), [&](Index i, Index j) { return n[i] < n[j]; });
         for (auto *x : {&trials_, &successes_, &eta_, &slope_, &curvature_, &level_, &start_, &term_, &x_}) x->resize(n_rows);
         rows_.resize(n_rows * d), columns_.resize(n_rows * d), line_.resize(n_rows * d), spare_.resize(2 * n_rows), block_.resize(n_rows * d), coefficient_.resize(n_rows * d);
@@ -494,11 +495,11 @@ inline Slopes measured_slopes(Work &w, Index j, double slack) {
     return {spread, bend, -spread * z - bend * s};
 }
 
-// Set centre, spread and bend of each coordinate from the log posterior along it, given A and lines.
-inline void set_shape(Work &w, double *shape) {
+// Set moments (3, d) to first-order moves of the mean by other coordinates, and to third and fourth
+// derivatives along each coordinate, given A and lines.
+inline void set_derivatives(Work &w) {
     const Index d = w.d, r = w.r, n_rows = w.n_rows;
     double *move = w.moments_.data(), *third = move + d, *fourth = third + d;
-    for (Index j = 0; j < d; ++j) shape[j] = 0.0, shape[d + j] = 1.0, shape[2 * d + j] = 0.0;
     double *square = w.start_.data(), *g = w.term_.data(), *h = w.x_.data(), *own = w.spare_.data(), *pull = own + n_rows;
     for (Index i = 0; i < n_rows; ++i) {
         // n p (1 - p) (1 - 2 p) and n p (1 - p) (1 - 6 p (1 - p))
@@ -518,15 +519,38 @@ inline void set_shape(Work &w, double *shape) {
         for (Index i = 0; i < n_rows; ++i) pull[i] = h[i] * own[i];
         fourth[j] = dot(pull, own, n_rows);
     }
+}
+
+// Whether the log posterior along coordinate j is far from a parabola.
+inline bool is_skewed(const Work &w, Index j) {
+    return std::fabs(w.moments_[w.d + j]) > SKEWED || std::fabs(w.moments_[2 * w.d + j]) > CURVED;
+}
+
+// Set the rows at a component's location, A, and derivatives; return whether no coordinate is skewed.
+inline bool is_nearly_normal(Work &w, const Component &of) {
+    set_eta(w, of.location);
+    set_coefficients(w, of.direction);
+    set_derivatives(w);
+    for (Index j = 0; j < w.r; ++j)
+        if (is_skewed(w, j)) return false;
+    return true;
+}
+
+// Set centre, spread and bend of each coordinate from the log posterior along it, given A and lines.
+inline void set_shape(Work &w, double *shape) {
+    const Index d = w.d, r = w.r;
+    set_derivatives(w);
+    for (Index j = 0; j < d; ++j) shape[j] = 0.0, shape[d + j] = 1.0, shape[2 * d + j] = 0.0;
     for (Index j = 0; j < r; ++j) {
-        const double moved = std::min(std::max(move[j], -LARGEST_MOVE), LARGEST_MOVE);
+        const double moved = std::min(std::max(w.moments_[j], -LARGEST_MOVE), LARGEST_MOVE);
         Slopes found;
-        if (std::fabs(third[j]) > SKEWED || std::fabs(fourth[j]) > CURVED) {
+        if (is_skewed(w, j)) {
             found = measured_slopes(w, j, shape[3 * d + j]);
         } else {
-            found.bend = -third[j] / 3.0;
+            const double third = w.moments_[d + j];
+            found.bend = -third / 3.0;
             found.spread = std::sqrt(1.0 - found.bend * found.bend * VAR_SIZE);
-            found.centre = -0.5 * third[j] - found.bend * MEAN_SIZE;
+            found.centre = -0.5 * third - found.bend * MEAN_SIZE;
         }
         shape[j] = moved + found.centre, shape[d + j] = found.spread, shape[2 * d + j] = found.bend;
     }
@@ -650,8 +674,8 @@ inline void integrate(Work &w, const Points &points, const Component &out, doubl
 
 // A component may be dormant while its weight is surely below 1e-16 of the largest.
 inline constexpr double DORMANT_LIMIT = 36.841361487904734;
-// Components whose weight is below exp(-12) = 6e-6 of the largest keep Laplace's evidence: an error of a
-// nat moves no weight by more than 2e-5.
+// Components whose weight is below exp(-12) = 6e-6 of the largest, and whose posterior is nearly normal, keep
+// Laplace's evidence: an error of a nat moves no weight by more than 2e-5.
 inline constexpr double LITTLE = 12.0;
 
 // What the decisions of a task need, (L,) each.
@@ -679,14 +703,13 @@ inline void compute_awake(Work &w, const Prior &prior, const Points &points, Pos
             top = std::max(top, joint(s));
         }
     for (Index s = 0; s < n; ++s) {
-        const bool dormant = task.working[s] == -INF;
-        if (!(joint(s) >= top - (dormant ? DORMANT_LIMIT : LITTLE))) continue;
-        if (dormant) {
+        if (task.working[s] == -INF) {
+            if (!(joint(s) >= top - DORMANT_LIMIT)) continue;
             find_mode(w, prior, s, posterior[s]);
             task.ceiling[s] = posterior.laplace[s];
             task.working[s] = 0.0;  // awake
-            if (!(joint(s) >= top - LITTLE)) continue;
         }
+        if (!(joint(s) >= top - LITTLE) && is_nearly_normal(w, posterior[s])) continue;
         integrate(w, points, posterior[s], INF, task.most);
         task.ceiling[s] = posterior.log_evidence[s];
     }

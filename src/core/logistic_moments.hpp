@@ -6,10 +6,10 @@ namespace mixts::logistic {
 
 // -- draws ------------------------------------------------------------------------------------------------
 
-// Prepare draws from a component: its rows at the location, and sums of the points' weights.
+// Prepare draws from a component: its rows at the location, A, and sums of the points' weights.
 inline void prepare_draws(Work &w, const Component &from) {
     set_eta(w, from.location);
-    w.moments_.resize(4 * w.d);
+    set_coefficients(w, from.direction);
     set_weights(from.log_weight, *from.n_points, w.weights_.data());
     std::partial_sum(w.weights_.begin(), w.weights_.begin() + *from.n_points, w.weights_.begin());
 }
@@ -22,7 +22,7 @@ inline Index draw(Work &w, const Points &points, const Component &from, const do
                   double *theta) {
     const Index d = w.d, r = w.r, n = *from.n_points;
     const double *centre = from.shape, *spread = centre + d, *bend = spread + d, *slack = bend + d;
-    double *z = w.moments_.data(), *proposed = z + d, *y = proposed + d, *delta = y + d, *move = w.x_.data();
+    double *z = w.moments_.data(), *proposed = z + d, *y = proposed + d, *move = w.x_.data();
     Index accepted = 0;
     auto place = [&](const double *at) {  // y, and the log weight but for rows
         double total = 0.0, product = 1.0;
@@ -44,8 +44,8 @@ inline Index draw(Work &w, const Points &points, const Component &from, const do
             const double fresh = std::sqrt(1.0 - MIXING[t] * MIXING[t]);
             for (Index j = 0; j < r; ++j) proposed[j] = MIXING[t] * z[j] + fresh * normals[j];
             double total = place(proposed);
-            for (Index k = 0; k < d; ++k) delta[k] = dot(from.direction + k * d, y, r);
-            for (Index i = 0; i < w.n_rows; ++i) move[i] = dot(&w.rows_[i * d], delta, d);
+            std::fill_n(move, w.n_rows, 0.0);
+            combine(y, 1, w.coefficient_.data(), w.n_rows, r, w.n_rows, move);
             total += rise(w, move);
             if (std::log(uniforms[1 + t]) < total - present) {
                 ++accepted;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -63,14 +64,21 @@ def moment_errors(design: Any, out: Any, mean: Any, covariance: Any) -> tuple[An
     return errors[0], errors[1]
 
 
+@cache
+def case(number: int) -> tuple[references.Problem, references.Reference]:
+    """Return a problem, and its posterior on a grid."""
+    d, deviation, rate, n, kind = CASES[number]
+    rng = np.random.default_rng([7, number])
+    problem = references.draw_problem(rng, d, deviation, rate, n, kind)
+    return problem, references.grid(problem, NODES[d])
+
+
 @pytest.fixture
 def compared(program: str) -> list[tuple[Any, ...]]:
     """Errors of evidence, means and variances over the reported error, for all cases."""
     rows = []
-    for number, (d, deviation, rate, n, kind) in enumerate(CASES):
-        rng = np.random.default_rng([7, number])
-        problem = references.draw_problem(rng, d, deviation, rate, n, kind)
-        reference = references.grid(problem, NODES[d])
+    for number in range(len(CASES)):
+        problem, reference = case(number)
         design, out = one(problem)
         mean, covariance = references.moments(out)
         errors = moment_errors(design, out, mean, covariance)
@@ -153,9 +161,7 @@ def test_weights_agree_with_plain_numpy() -> None:
         y[:r] = centre[:r, None] + spread[:r, None] * z[:r] + bend[:r, None] * size
         # Coordinates beyond the rank do not change the weights.
         inverse = np.linalg.inv(problem.root)
-        u = inverse @ (out.location[0] - problem.mean)[:, None] + (
-            inverse @ out.direction[0] @ y
-        )
+        u = inverse @ (out.location[0] - problem.mean)[:, None] + (inverse @ out.direction[0] @ y)
         slope = spread[:r, None] + bend[:r, None] * z[:r] / size
         volume = np.linalg.slogdet(inverse @ out.direction[0])[1]
         expected = problem.log_density(u) + 0.5 * (z**2).sum(axis=0) + np.log(slope).sum(axis=0)
@@ -266,7 +272,7 @@ def test_tasks_together_are_tasks_alone() -> None:
 @pytest.mark.skipif(CORE is None, reason="the compiled core is not installed")
 def test_both_programs_take_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(9)
-    cases = [*CASES, *((8, x, 0.2, n, kind) for x in (0.3, 3.0) for n in (0, 1, 5, 60)
+    cases = [*CASES, *((8, x, 0.2, n, kind) for x in (0.3, 3.0) for n in (1, 5, 60)
                        for kind in KINDS)]  # fmt: skip
     for d, deviation, rate, n, kind in cases:
         problem = references.draw_problem(rng, d, deviation, rate, n, kind)

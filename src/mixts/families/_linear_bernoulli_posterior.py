@@ -43,8 +43,9 @@ KEPT_POINTS = 1024
 """Most points of the posteriors that decisions use, which are kept."""
 
 _LITTLE = 12.0
-"""Components whose weight is below exp(-12) = 6e-6 of the largest keep Laplace's evidence in
-decisions: an error of a nat moves no weight by more than 2e-5."""
+"""Components whose weight is below exp(-12) = 6e-6 of the largest, and whose posterior is nearly
+normal, keep Laplace's evidence in decisions: an error of a nat moves no weight by more than 2e-5.
+"""
 
 BUDGET_BYTES = 1 << 28
 """Memory for the posteriors of tasks between calls; at least one is always kept."""
@@ -159,7 +160,10 @@ class LinearBernoulliPosterior(Posterior):
             every = np.ones(len(working), bool)
             found.find_modes(*table, every)
             joint = self._log_weights + found.laplace
-            found.integrate(*table, joint >= joint.max() - _LITTLE, math.inf, KEPT_POINTS)
+            some = joint >= joint.max() - _LITTLE
+            for s in np.flatnonzero(~some):
+                some[s] = not found.is_nearly_normal(*table[:2], s)
+            found.integrate(*table, some, math.inf, KEPT_POINTS)
             weights = softmax(self._log_weights + found.log_evidence)
             unsure = weights * (1 - weights) * found.error > TOLERANCE / 4
             found.integrate(*table, unsure, TOLERANCE, KEPT_POINTS)

@@ -300,9 +300,7 @@ def climb(
 # -- shape and weights ----------------------------------------------------------------------------
 
 
-def _measured(
-    column: Float[Array, " R"], lines: Lines, slack: float
-) -> tuple[float, float, float]:
+def _measured(column: Float[Array, " R"], lines: Lines, slack: float) -> tuple[float, float, float]:
     """Return centre, spread and bend of a coordinate from drops of the log posterior along it."""
 
     def drops(far: Array) -> Array:
@@ -327,20 +325,28 @@ def _measured(
     return -spread * z - bend * s, spread, bend
 
 
+def derivatives(
+    coefficient: Float[Array, "R r"], lines: Lines
+) -> tuple[Float[Array, " r"], Float[Array, " r"], Bool[Array, " r"]]:
+    """Return first-order moves of the mean, third derivatives, and which coordinates are skewed."""
+    share = 1.0 / np.maximum(lines.trials, 1e-300)
+    g = lines.curvature * (1.0 - 2.0 * lines.slope * share)
+    h = lines.curvature * (1.0 - 6.0 * lines.curvature * share)
+    own = coefficient**2
+    third, fourth = (g[:, None] * coefficient * own).sum(axis=0), h @ own**2
+    move = -0.5 * (g[:, None] * coefficient * (own.sum(axis=1)[:, None] - own)).sum(axis=0)
+    return move, third, (np.abs(third) > _SKEWED) | (np.abs(fourth) > _CURVED)
+
+
 def shape_of(
     coefficient: Float[Array, "R r"], lines: Lines, slack: Float[Array, " r"]
 ) -> Float[Array, "3 r"]:
     """Return centre, spread and bend of each coordinate from the log posterior along it."""
-    p = lines.slope / np.maximum(lines.trials, 1e-300)
-    g = lines.curvature * (1.0 - 2.0 * p)
-    h = lines.curvature * (1.0 - 6.0 * lines.curvature / np.maximum(lines.trials, 1e-300))
-    own = coefficient**2
-    third, fourth = (g[:, None] * coefficient * own).sum(axis=0), h @ own**2
-    move = -0.5 * (g[:, None] * coefficient * (own.sum(axis=1)[:, None] - own)).sum(axis=0)
+    move, third, skewed = derivatives(coefficient, lines)
     bend = -third / 3.0
     spread = np.sqrt(np.maximum(1.0 - bend * bend * _VAR_SIZE, 0.0))
     shape = np.stack([-0.5 * third - bend * _MEAN_SIZE, spread, bend])
-    for j in np.flatnonzero((np.abs(third) > _SKEWED) | (np.abs(fourth) > _CURVED)):
+    for j in np.flatnonzero(skewed):
         shape[:, j] = _measured(coefficient[:, j], lines, slack[j])
     shape[0] += np.clip(move, -_LARGEST_MOVE, _LARGEST_MOVE)
     return shape
@@ -461,6 +467,11 @@ class PointPosterior:
             self.laplace[s] = value - np.log(np.diagonal(factor)).sum()
             self.log_evidence[s], self.error[s] = self.laplace[s], 0.0
             self.n_points[s] = self.n_known[s] = 0
+
+    def is_nearly_normal(self, rows: Array, trials: Array, s: int) -> bool:
+        """Return whether no coordinate is skewed: Laplace's evidence is then nearly right."""
+        lines = lines_at(rows @ self.location[s], trials)
+        return not derivatives(rows @ self.direction[s, :, : self.rank], lines)[2].any()
 
     def weigh(
         self, rows: Array, trials: Array, successes: Array, n_points: Int[Array, " L"]
@@ -646,9 +657,7 @@ def posterior_moments(
     """
     (n_components, d), n = design.mean.shape, len(tasks.offsets) - 1
     lead = (n if moments else 0, n_components)
-    found = Moments(
-        *np.zeros((2, n, n_components)), np.zeros((*lead, d)), np.zeros((*lead, d, d))
-    )
+    found = Moments(*np.zeros((2, n, n_components)), np.zeros((*lead, d)), np.zeros((*lead, d, d)))
     if _program.core is not None:
         from mixts.engines._workers import in_threads  # not needed for decisions
 
