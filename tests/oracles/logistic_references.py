@@ -10,7 +10,7 @@ from scipy import optimize
 from scipy.special import expit, logit
 from scipy.stats import qmc
 
-from mixts.families._kernels import logistic
+from mixts.families import _logistic as logistic
 
 
 class Problem(NamedTuple):
@@ -52,7 +52,7 @@ def draw_problem(
     return Problem(rows, trials.astype(float), successes.astype(float), mean, root)
 
 
-def make_design(mean: Any, root: Any, n: int = 256, tolerance: float = 0.01, seed: int = 0) -> Any:
+def make_design(mean: Any, root: Any, n: int = 256, seed: int = 0) -> Any:
     """Return the prior (L, d), (G, d, d) with points from 8 scrambled Sobol' sequences."""
     blocks = [
         qmc.MultivariateNormalQMC(
@@ -63,22 +63,29 @@ def make_design(mean: Any, root: Any, n: int = 256, tolerance: float = 0.01, see
     ]
     groups = np.arange(len(mean)) % len(root)
     points = logistic.make_points(np.array(blocks))
-    return logistic.Design(mean, np.ascontiguousarray(root), groups, points, tolerance)
+    return logistic.Design(mean, np.ascontiguousarray(root), groups, points)
 
 
-def condition(problem: Problem, design: Any) -> Any:
+def condition(problem: Problem, design: Any, tolerance: float = 0.01) -> Any:
     """Return the posteriors of all components given the problem's table."""
-    n_components, d = design.mean.shape
-    out = logistic.new_posterior(1, n_components, d, design.points.shape[1])
-    wanted = np.ones((1, n_components), bool)
-    logistic.condition(tables(problem), np.zeros(1, np.int64), tuple(design), wanted, tuple(out))
+    most = design.points.z.shape[1]
+    out, every = logistic.new_posterior(design, most), np.ones(len(design.mean), bool)
+    out.find_modes(*table(problem), every)
+    out.integrate(*table(problem), every, tolerance, most)
     return out
 
 
-def tables(problem: Problem) -> Any:
-    """Return the table of one task."""
-    offsets = np.array([0, len(problem.rows)])
-    return offsets, problem.rows, problem.trials, problem.successes
+def table(problem: Problem) -> Any:
+    """Return rows, trials and successes."""
+    return problem.rows, problem.trials, problem.successes
+
+
+def moments(out: Any, s: int = 0) -> tuple[Any, Any]:
+    """Return mean and covariance of theta given component s."""
+    d = out.location.shape[1]
+    mean, covariance = np.empty(d), np.empty((d, d))
+    out.parameter_moments(s, mean, covariance)
+    return mean, covariance
 
 
 def mode(problem: Problem) -> tuple[Any, Any]:

@@ -8,16 +8,17 @@ from scipy import integrate, optimize, special, stats
 
 import mixts
 from mixts.families import LinearBernoulliStatistics
-from mixts.families._kernels import logistic as kernels
 from mixts.learning import learn
-from mixts.learning.models import predictive_of
+from mixts.learning.models import linear_bernoulli, predictive_of
 from mixts.learning.models.linear_bernoulli import (
     LinearBernoulliModel,
     LinearBernoulliPredictive,
-    click_tasks,
+    RowPredictions,
     order_counts,
     rows_below,
 )
+
+pytestmark = pytest.mark.usefixtures("program")
 
 KINDS = mixts.MixturePrior(
     mixts.LinearBernoulli([[-2.0, 1.5], [-1.0, -1.5]], np.full((2, 2), 0.2), "diag"), [0.7, 0.3]
@@ -57,26 +58,31 @@ def test_moments_are_those_of_beliefs() -> None:
     tasks = drawn(KINDS, 70, 15, seed=2)
     every = np.arange(70)
     posterior = KINDS.condition(tasks).posterior
-    found = list(LinearBernoulliModel(tasks)._posteriors(KINDS.family))
-    mean, covariance = (np.concatenate([block[i] for block in found]) for i in (2, 3))
+    ((_, found),) = LinearBernoulliModel(tasks)._posteriors(KINDS.family)
     # Beliefs use more points where the evidence needs few: both are right to a few per cent of the
     # posterior deviations, which are at most sqrt(0.2).
-    np.testing.assert_allclose(mean, posterior.component_means(every), atol=0.02)
-    wanted = np.tril(posterior.component_covariances(every))
-    np.testing.assert_allclose(covariance, wanted, atol=0.02)
+    np.testing.assert_allclose(found.mean, posterior.component_means(every), atol=0.02)
+    wanted = posterior.component_covariances(every)
+    np.testing.assert_allclose(found.covariance, wanted, atol=0.02)
 
 
-def test_moments_are_those_of_the_points() -> None:
-    tasks, family = drawn(KINDS, 5, 15, seed=2), KINDS.family
+def test_moments_are_kept_from_the_evidence_or_computed_in_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tasks, family = drawn(KINDS, 9, 15, seed=2), KINDS.family
     assert isinstance(family, mixts.LinearBernoulli)
-    ((_, _, mean, covariance),) = LinearBernoulliModel(tasks)._posteriors(family)
-    record = kernels.new_posterior(5, 2, 2, family.design.points.shape[1])
-    of = np.arange(5), tuple(family.design), np.ones((5, 2), bool)
-    kernels.condition(tuple(click_tasks(tasks)), *of, tuple(record))
-    for i, s in np.ndindex(5, 2):
-        wanted = kernels.parameter_moments(family.design, record, i, s)
-        np.testing.assert_allclose(mean[i, s], wanted[0], atol=1e-12)
-        np.testing.assert_allclose(covariance[i, s], np.tril(wanted[1]), atol=1e-12)
+    share = np.random.default_rng(0).dirichlet(np.ones(2), 9)
+    for quick in (False, True):
+        families = []
+        for most in (1 << 20, 30):
+            monkeypatch.setattr(linear_bernoulli, "MOST_KEPT", most)
+            model = LinearBernoulliModel(tasks)
+            model = model.quick() if quick else model
+            model.log_evidence(family)
+            assert (model._kept is None) == (most == 30)
+            families.append(model.improve(family, share))
+        np.testing.assert_allclose(families[0].mean, families[1].mean, atol=1e-13)
+        np.testing.assert_allclose(families[0].covariance, families[1].covariance, atol=1e-13)
 
 
 def test_the_quick_objective_is_laplaces() -> None:
@@ -160,8 +166,6 @@ def test_rows_are_predicted_as_by_integrals() -> None:
     (4, 2, 0.3, 1.2), (30, 11, -0.5, 0.1), (500, 20, -2.0, 1.5), (2, 2, 4.0, 3.0),
 ])  # fmt: skip
 def test_probabilities_of_fewer_clicks(n: int, k: int, location: float, deviation: float) -> None:
-    from mixts.learning._kernels.logistic import RowPredictions
-
     one = np.ones((1, 1))
     found = RowPredictions(location * one, deviation**2 * one, one, one, one)
     below = rows_below(found, np.array([float(n)]), np.array([float(k)]))[0, 0]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.special import expit
 
-from mixts.families._kernels import logistic
+from mixts import _program
+from mixts.families import _logistic as logistic
 from tests.oracles import logistic_references as references
+from tests.programs import CORE
+
+pytestmark = pytest.mark.usefixtures("program")
 
 KINDS = ("random", "onehot", "silent", "separable")
 CASES = [
@@ -30,10 +35,10 @@ CASES = [
 NODES = {1: 2001, 2: 161, 3: 61}
 
 
-def one(problem: references.Problem, **options: Any) -> tuple[Any, Any]:
+def one(problem: references.Problem, tolerance: float = 0.01) -> tuple[Any, Any]:
     """Return the design and the posterior of a problem's component."""
-    design = references.make_design(problem.mean[None], problem.root[None], **options)
-    return design, references.condition(problem, design)
+    design = references.make_design(problem.mean[None], problem.root[None])
+    return design, references.condition(problem, design, tolerance)
 
 
 def moment_errors(design: Any, out: Any, mean: Any, covariance: Any) -> tuple[Any, Any]:
@@ -41,10 +46,10 @@ def moment_errors(design: Any, out: Any, mean: Any, covariance: Any) -> tuple[An
 
     They are the root of the sum of the squared influences of all pairs of points.
     """
-    weight, known, centre, variance, y = logistic._weighted(design, out, 0, 0)
-    r, direction = out.rank[0], out.direction[0, 0]
+    weight, known, centre, variance, y = logistic.weighted_points(out, design.points.z, 0)
+    r, direction = out.rank, out.direction[0]
     first = direction[:, :r] @ y
-    moved = first + (out.location[0, 0] + direction[:, :r] @ centre - mean)[:, None]
+    moved = first + (out.location[0] + direction[:, :r] @ centre - mean)[:, None]
     square = np.diag(covariance) - (direction[:, r:] ** 2).sum(axis=1)
     before = direction[:, :r] ** 2 @ variance
     influences = (
@@ -59,16 +64,23 @@ def moment_errors(design: Any, out: Any, mean: Any, covariance: Any) -> tuple[An
     return errors[0], errors[1]
 
 
-@pytest.fixture(scope="module")
-def compared() -> list[tuple[Any, ...]]:
+@cache
+def case(number: int) -> tuple[references.Problem, references.Reference]:
+    """Return a problem, and its posterior on a grid."""
+    d, deviation, rate, n, kind = CASES[number]
+    rng = np.random.default_rng([7, number])
+    problem = references.draw_problem(rng, d, deviation, rate, n, kind)
+    return problem, references.grid(problem, NODES[d])
+
+
+@pytest.fixture
+def compared(program: str) -> list[tuple[Any, ...]]:
     """Errors of evidence, means and variances over the reported error, for all cases."""
     rows = []
-    for number, (d, deviation, rate, n, kind) in enumerate(CASES):
-        rng = np.random.default_rng([7, number])
-        problem = references.draw_problem(rng, d, deviation, rate, n, kind)
-        reference = references.grid(problem, NODES[d])
+    for number in range(len(CASES)):
+        problem, reference = case(number)
         design, out = one(problem)
-        mean, covariance = logistic.parameter_moments(design, out, 0, 0)
+        mean, covariance = references.moments(out)
         errors = moment_errors(design, out, mean, covariance)
         gaps = mean - reference.mean, np.diag(covariance - reference.covariance)
         scale = np.sqrt(np.diag(reference.covariance))
@@ -76,8 +88,8 @@ def compared() -> list[tuple[Any, ...]]:
         sizes = 1e-6 * scale, 0.0025 * scale**2
         rows.append(
             (
-                out.log_evidence[0, 0] - reference.log_evidence,
-                out.error[0, 0],
+                out.log_evidence[0] - reference.log_evidence,
+                out.error[0],
                 *(
                     (np.abs(gap) / (error + size)).max()
                     for gap, error, size in zip(gaps, errors, sizes, strict=True)
@@ -112,9 +124,9 @@ def check_against_chain(n_rounds: int, cases: Any) -> None:
         problem = references.draw_problem(rng, d, deviation, rate, n, kind)
         reference = references.chain(problem, n_rounds, rng)
         design, out = one(problem)
-        mean, covariance = logistic.parameter_moments(design, out, 0, 0)
-        error = np.hypot(out.error[0, 0], reference.log_evidence_error)
-        assert abs(out.log_evidence[0, 0] - reference.log_evidence) < 4 * error
+        mean, covariance = references.moments(out)
+        error = np.hypot(out.error[0], reference.log_evidence_error)
+        assert abs(out.log_evidence[0] - reference.log_evidence) < 4 * error
         own, _ = moment_errors(design, out, mean, covariance)
         gap = np.abs(mean - reference.mean)
         assert np.all(gap < 4.5 * np.hypot(own, reference.mean_error))
@@ -141,23 +153,21 @@ def test_weights_agree_with_plain_numpy() -> None:
     ):
         problem = references.draw_problem(np.random.default_rng(number), d, 1.0, 0.06, n, kind)
         design, out = one(problem)
-        r, n_points = out.rank[0], out.n_points[0, 0]
-        centre, spread, bend, _ = out.shape[0, 0]
-        z = design.points[:, :n_points].copy()
+        r, n_points = out.rank, out.n_points[0]
+        centre, spread, bend, _ = out.shape[0]
+        z = design.points.z[:, :n_points].copy()
         y = z.copy()
         size = np.sqrt(1 + z[:r] ** 2)
         y[:r] = centre[:r, None] + spread[:r, None] * z[:r] + bend[:r, None] * size
         # Coordinates beyond the rank do not change the weights.
         inverse = np.linalg.inv(problem.root)
-        u = inverse @ (out.location[0, 0] - problem.mean)[:, None] + (
-            inverse @ out.direction[0, 0] @ y
-        )
+        u = inverse @ (out.location[0] - problem.mean)[:, None] + (inverse @ out.direction[0] @ y)
         slope = spread[:r, None] + bend[:r, None] * z[:r] / size
-        volume = np.linalg.slogdet(inverse @ out.direction[0, 0])[1]
+        volume = np.linalg.slogdet(inverse @ out.direction[0])[1]
         expected = problem.log_density(u) + 0.5 * (z**2).sum(axis=0) + np.log(slope).sum(axis=0)
         log_mean = np.log(np.mean(np.exp(expected - expected.max()))) + expected.max() + volume
-        assert out.log_evidence[0, 0] == pytest.approx(log_mean, rel=1e-11)
-        log_weight = out.log_weight[0, 0, :n_points]
+        assert out.log_evidence[0] == pytest.approx(log_mean, rel=1e-11)
+        log_weight = out.log_weight[0, :n_points]
         np.testing.assert_allclose(
             log_weight - log_weight[0], expected - expected[0], atol=1e-11 * abs(log_mean) + 1e-11
         )
@@ -169,7 +179,9 @@ def test_click_rates_agree_with_grids() -> None:
         problem = references.draw_problem(rng, d, 1.0, 0.06, n)
         actions = rng.standard_normal((6, d))
         design, out = one(problem, tolerance=0.003)
-        rate, variance, mean, spread = logistic.action_moments(design, out, 0, 0, actions)
+        found = np.empty((4, 1, 6))
+        out.action_moments(actions, found)
+        rate, variance, mean, spread = found[:, 0]
         top, root = references.mode(problem)
         axis = np.linspace(-9.0, 9.0, NODES[d] // 2 * 2 + 1)
         mesh = np.array([x.ravel() for x in np.meshgrid(*[axis] * d, indexing="ij")])
@@ -180,7 +192,7 @@ def test_click_rates_agree_with_grids() -> None:
         exact, deviation = expit(eta) @ weight, np.sqrt(eta**2 @ weight - (eta @ weight) ** 2)
         width = np.sqrt(expit(eta) ** 2 @ weight - exact**2)
         # Points vary by one deviation of the rate each, but for what control variates take away.
-        few = 3 / np.sqrt(out.n_points[0, 0])
+        few = 3 / np.sqrt(out.n_points[0])
         assert np.all(np.abs(rate - exact) < 0.3 * few * width)
         np.testing.assert_allclose(np.sqrt(variance), width, rtol=6 * few)
         assert np.all(np.abs(mean - eta @ weight) < 0.3 * few * deviation)
@@ -190,9 +202,9 @@ def test_click_rates_agree_with_grids() -> None:
 def test_no_history_leaves_the_prior() -> None:
     problem = references.draw_problem(np.random.default_rng(0), 4, 1.0, 0.5, 0)
     design, out = one(problem)
-    assert out.log_evidence[0, 0] == 0.0
-    assert out.error[0, 0] == 0.0
-    mean, covariance = logistic.parameter_moments(design, out, 0, 0)
+    assert out.log_evidence[0] == 0.0
+    assert out.error[0] == 0.0
+    mean, covariance = references.moments(out)
     np.testing.assert_allclose(mean, problem.mean)
     np.testing.assert_allclose(covariance, problem.root @ problem.root.T)
 
@@ -203,16 +215,16 @@ def test_certain_parameters_give_the_likelihood() -> None:
     design, out = one(problem)
     eta = problem.rows @ problem.mean
     expected = problem.successes @ eta - problem.trials @ np.logaddexp(0.0, eta)
-    assert out.log_evidence[0, 0] == pytest.approx(expected, rel=1e-13)
-    assert out.error[0, 0] < 1e-7  # the root of a difference of rounded numbers
-    assert logistic.parameter_moments(design, out, 0, 0)[1].max() < 1e-25
+    assert out.log_evidence[0] == pytest.approx(expected, rel=1e-13)
+    assert out.error[0] < 1e-7  # the root of a difference of rounded numbers
+    assert references.moments(out)[1].max() < 1e-25
 
 
 def test_extreme_tables_stay_finite() -> None:
     rng = np.random.default_rng(0)
     problem = references.draw_problem(rng, 3, 1.0, 0.5, 50)
     zeros = problem._replace(rows=0.0 * problem.rows)
-    assert one(zeros)[1].log_evidence[0, 0] == pytest.approx(50 * np.log(0.5), rel=1e-13)
+    assert one(zeros)[1].log_evidence[0] == pytest.approx(50 * np.log(0.5), rel=1e-13)
     for scale, trials in ((1e4, 1.0), (1e4, 1e6), (1.0, 1e6), (1e-6, 1e6)):
         many = trials * problem.trials
         hard = problem._replace(
@@ -230,33 +242,53 @@ def test_extreme_tables_stay_finite() -> None:
         rows=rows, trials=np.tile(long.trials, 200), successes=np.tile(long.successes, 200)
     )
     merged = long._replace(trials=200 * long.trials, successes=200 * long.successes)
-    assert one(spread)[1].log_evidence[0, 0] == pytest.approx(
-        one(merged)[1].log_evidence[0, 0], rel=1e-10
+    assert one(spread)[1].log_evidence[0] == pytest.approx(
+        one(merged)[1].log_evidence[0], rel=1e-10
     )
 
 
-def test_tasks_together_are_tasks_alone_to_the_bit() -> None:
+def test_tasks_together_are_tasks_alone() -> None:
     rng = np.random.default_rng(5)
     problems = [references.draw_problem(rng, 4, 1.0, 0.2, n) for n in (0, 3, 40, 200)]
     mean = np.stack([problems[0].mean + 0.3 * s for s in range(10)])
     root = np.stack([problem.root for problem in problems[:2]])
     design = references.make_design(mean, root)
     offsets = np.cumsum([0] + [len(problem.rows) for problem in problems])
-    joint = tuple(
+    joint = (
         np.concatenate([getattr(problem, name) for problem in problems])
         for name in ("rows", "trials", "successes")
     )
-    out = logistic.new_posterior(5, 10, 4, design.points.shape[1])
-    wanted = np.ones((4, 10), bool)
-    wanted[1, 3] = False
-    slots = np.array([4, 2, 0, 1])
-    logistic.condition((offsets, *joint), slots, tuple(design), wanted, tuple(out))
+    found = logistic.posterior_moments(design, logistic.ClickTasks(offsets, *joint))
     for i, problem in enumerate(problems):
-        alone = references.condition(problem, design)
+        alone = references.condition(problem, design, logistic.TOLERANCE)
+        np.testing.assert_array_equal(found.log_evidence[i], alone.log_evidence)
+        np.testing.assert_array_equal(found.error[i], alone.error)
         for s in range(10):
-            if wanted[i, s]:
-                for name in ("log_evidence", "error", "location", "direction", "shape"):
-                    whole, part = getattr(out, name)[slots[i], s], getattr(alone, name)[0, s]
-                    np.testing.assert_array_equal(whole, part)
-            else:
-                assert out.n_points[slots[i], s] == 0
+            wanted = references.moments(alone, s)
+            np.testing.assert_allclose(found.mean[i, s], wanted[0], atol=1e-12)
+            np.testing.assert_allclose(found.covariance[i, s], wanted[1], atol=1e-12)
+
+
+@pytest.mark.skipif(CORE is None, reason="the compiled core is not installed")
+def test_both_programs_take_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(9)
+    cases = [*CASES, *((8, x, 0.2, n, kind) for x in (0.3, 3.0) for n in (1, 5, 60)
+                       for kind in KINDS)]  # fmt: skip
+    for d, deviation, rate, n, kind in cases:
+        problem = references.draw_problem(rng, d, deviation, rate, n, kind)
+        actions, every = rng.standard_normal((3, d)), np.array([1024])
+        found = []
+        for core in (CORE, None):
+            monkeypatch.setattr(_program, "core", core)
+            _, out = one(problem)
+            out.weigh(*references.table(problem), every)
+            rates = np.empty((4, 1, 3))
+            out.action_moments(actions, rates)
+            found.append((out, rates, *references.moments(out)))
+        (fast, *moments), (plain, *others) = found
+        size = 1.0 + abs(plain.log_evidence[0])
+        assert fast.n_points[0] == plain.n_points[0]
+        assert abs(fast.log_evidence[0] - plain.log_evidence[0]) < 1e-10 * size
+        np.testing.assert_allclose(fast.error, plain.error, rtol=1e-6, atol=1e-7)
+        for one_, other in zip(moments, others, strict=True):
+            np.testing.assert_allclose(one_, other, atol=1e-7 * np.abs(other).max())

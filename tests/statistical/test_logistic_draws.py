@@ -9,22 +9,16 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from mixts.families._kernels import logistic
+from mixts.families import _logistic as logistic
 from tests.oracles import logistic_references as references
 
+pytestmark = pytest.mark.usefixtures("program")
 
-def draw(
-    problem: Any, design: Any, out: Any, n: int, rng: np.random.Generator
-) -> tuple[Any, float]:
+
+def draw(problem: Any, out: Any, n: int, rng: np.random.Generator) -> tuple[Any, float]:
     """Return n draws of the only component, and the share of accepted moves."""
-    d = len(problem.mean)
-    theta, which = np.empty((n, d)), np.zeros((n, 3), np.int64)
-    random = (
-        rng.standard_normal((n, 1 + logistic.N_MOVES, d)),
-        1.0 - rng.random((n, 1 + logistic.N_MOVES)),
-    )
-    table = references.tables(problem)
-    accepted = logistic.draw(table, tuple(design), tuple(out), which, random, theta)
+    theta, latent = np.empty((n, len(problem.mean))), np.zeros(n, np.int64)
+    accepted = out.draw(*references.table(problem), latent, rng, theta, 0.01, 1024)
     return theta, accepted / (n * logistic.N_MOVES)
 
 
@@ -48,7 +42,7 @@ def test_ranks_of_true_parameters_are_uniform(
         clicks = rng.binomial(problem.trials.astype(int), expit(problem.rows @ true))
         problem = problem._replace(successes=clicks.astype(float))
         out = references.condition(problem, design)
-        theta, accepted = draw(problem, design, out, n_draws, rng)
+        theta, accepted = draw(problem, out, n_draws, rng)
         moves.append(accepted)
         ranks[i, :d] = (theta < true).sum(axis=0)
         ranks[i, d] = (theta.sum(axis=1) < true.sum()).sum()
@@ -66,7 +60,7 @@ def test_draws_have_the_moments_of_the_posterior() -> None:
         exact = references.grid(problem, 161)
         design = references.make_design(problem.mean[None], problem.root[None])
         out = references.condition(problem, design)
-        theta, _ = draw(problem, design, out, 100_000, rng)
+        theta, _ = draw(problem, out, 100_000, rng)
         scale = np.sqrt(np.diag(exact.covariance))
         # 100,000 independent draws have errors of 0.003 deviations. Four moves leave little of the
         # fixed points' error, which is at most 0.03 here.
@@ -78,8 +72,8 @@ def test_draws_are_continuous_and_depend_on_their_random_numbers_only() -> None:
     problem = references.draw_problem(np.random.default_rng(4), 5, 1.0, 0.2, 60)
     design = references.make_design(problem.mean[None], problem.root[None])
     out = references.condition(problem, design)
-    theta, _ = draw(problem, design, out, 1000, np.random.default_rng(9))
-    again, _ = draw(problem, design, out, 1000, np.random.default_rng(9))
+    theta, _ = draw(problem, out, 1000, np.random.default_rng(9))
+    again, _ = draw(problem, out, 1000, np.random.default_rng(9))
     np.testing.assert_array_equal(theta, again)
     # A draw keeps its fixed point if all moves are refused.
     assert len(np.unique(theta[:, 0])) > 990

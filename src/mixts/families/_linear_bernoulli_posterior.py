@@ -1,28 +1,35 @@
 """Posteriors of clicks with features: computed from a task's table when they are asked for.
 
-A posterior given a component is a set of weighted points, see ``_kernels.logistic``. It is a
-function of prior and table alone, so an update only counts; the next reader computes.
+A posterior given a component is a set of weighted points, see ``_logistic``. It is a function of
+prior and table alone, so an update only counts; the next reader computes.
 
-Two computations are kept apart. Decisions use posteriors of few points, one task at a time, which
-leave dormant components out (``_kept``, ``_working_evidence``; ``_unknown``: tasks to redo).
-Readers of ``log_evidence`` get all components with more points (``_precise``, ``_is_stale``).
+Two computations are kept apart. Decisions use posteriors of few points, one task at a time; the
+compiled core leaves dormant components out (``_kept``, ``_working_evidence``; ``_unknown``: tasks
+to redo). Readers of ``log_evidence`` get all components with more points (``_precise``,
+``_is_stale``).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy  # loads a submodule when it is first used
 
+from mixts import _program
 from mixts._numbers import softmax
-from mixts._typing import Array, Bool, Float, Int
-from mixts.families._kernels import logistic as kernels
-from mixts.families._kernels.logistic import Design
+from mixts._typing import Array, Float, Int
 from mixts.families._linear_rewards import RowRewards
+from mixts.families._logistic import (
+    CHUNK,
+    TOLERANCE,
+    ClickTasks,
+    Table,
+    new_posterior,
+    posterior_moments,
+)
 from mixts.families.base import Posterior, Waiting
 from mixts.families.bernoulli import BetaMarginal
 from mixts.families.linear_bernoulli_statistics import LinearBernoulliStatistics
@@ -32,20 +39,26 @@ from mixts.families.rewards import AverageRewards, reweighed
 if TYPE_CHECKING:
     from mixts.families.linear_bernoulli import LinearBernoulli
 
-Table = tuple[Array, Array, Array, Array]
-"""The fields of ``_kernels.logistic.Tables``: offsets, rows, trials and successes."""
-
-TOLERANCE = 0.02
-"""Points are added until the standard error of the log evidence is below this."""
-
-MOST_POINTS = 4096
-"""Most points of integration for the evidence."""
-
 KEPT_POINTS = 1024
 """Most points of the posteriors that decisions use, which are kept."""
 
-_AT_ONCE = 64
-"""Tasks of one compiled pass that keeps no posteriors."""
+_LITTLE = 12.0
+"""Components whose weight is below exp(-12) = 6e-6 of the largest, and whose posterior is nearly
+normal, keep Laplace's evidence in decisions: an error of a nat moves no weight by more than 2e-5.
+"""
+
+BUDGET_BYTES = 1 << 28
+"""Memory for the posteriors of tasks between calls; at least one is always kept."""
+
+_DORMANT_MARGIN = 4.0
+"""A component becomes dormant when its weight is a factor exp(4) below 1e-16 of the largest: the
+estimated evidence has an error."""
+
+_LARGEST_TOTAL = 1e12
+"""Limit of a + b of the Beta distribution that stands for a click rate: a certain rate."""
+
+_LEAST_INFORMATION = 1e-12
+"""Least p (1 - p) of a click rate: a rarer click would be an observation of no weight."""
 
 
 def logistic(x: Array) -> Array:
@@ -56,86 +69,14 @@ def logistic(x: Array) -> Array:
 def task_bytes(n_components: int, n_features: int) -> int:
     """Return the memory of one task's posterior in bytes."""
     d = n_features
-    return 8 * n_components * (KEPT_POINTS + d * d + 5 * d + 4)
+    return 8 * n_components * (KEPT_POINTS + d * d + 5 * d + 5)
 
 
-def new_design(prior: LinearBernoulli) -> Design:
-    """Return the moments of a prior with dense roots, and the fixed points of its dimension."""
-    roots, points = prior.roots, fixed_points(prior.n_features)
-    return Design(prior.mean.copy(), roots.matrices(), roots.group_of, points, TOLERANCE)
-
-
-@lru_cache(maxsize=16)
-def fixed_points(d: int) -> Float[Array, "d N"]:
-    """Return the points of integration in d dimensions, the same in every process.
-
-    Blocks are random shifts of a lattice ``k z / n mod 1``. Its generator z is chosen coordinate
-    by coordinate to have the least worst-case error (Sloan and Reztsov), with weights that fall
-    with the coordinate. In the order of reversed bits, each first half is a lattice, too.
-    """
-    n = MOST_POINTS // (2 * kernels.N_BLOCKS)
-    order = np.zeros(1, np.int64)
-    while len(order) < n:
-        order = np.concatenate([2 * order, 2 * order + 1])
-    odd, places, error, generator = np.arange(1, n, 2), np.arange(n), np.ones(n), []
-    for j in range(d):
-        x = np.outer(odd, places) % n / n
-        factors = 1 + (2 * math.pi) ** 2 / (j + 1) * (x * x - x + 1 / 6)
-        best = int((factors @ error).argmin())
-        error *= factors[best]
-        generator.append(int(odd[best]))
-    shifts = np.random.default_rng(d).random((kernels.N_BLOCKS, 1, d))
-    uniform = (np.outer(order, generator) / n + shifts) % 1
-    return kernels.make_points(scipy.special.ndtri(np.clip(uniform, 1e-9, 1 - 1e-9)))
-
-
-def evidence_of(
-    design: Design, statistics: LinearBernoulliStatistics
-) -> tuple[Float[Array, "n L"], Float[Array, "n L"]]:
-    """Return the log evidence of each task, and its standard error."""
-    n, (n_components, d) = len(statistics), design.mean.shape
-    found = np.zeros((2, n, n_components))
-    out = tuple(kernels.new_posterior(min(n, _AT_ONCE), n_components, d, MOST_POINTS))
-    for start in range(0, n, _AT_ONCE):
-        part = statistics[start : start + _AT_ONCE]
-        own = part.tables
-        offsets = np.append(0, np.cumsum(own.size))
-        counts = own.trials.astype(float), own.successes.astype(float)
-        slots, wanted = np.arange(len(part)), np.ones((len(part), n_components), bool)
-        kernels.condition((offsets, own.rows, *counts), slots, tuple(design), wanted, out)
-        found[:, start : start + len(part)] = out[0][: len(part)], out[1][: len(part)]
-    return found[0], found[1]
-
-
-def table_of(statistics: LinearBernoulliStatistics, task: int) -> Table:
-    """Return the fields of ``_kernels.logistic.Tables`` for one task."""
-    tables = statistics.tables
-    start, size = int(tables.start[task]), int(tables.size[task])
-    own = slice(start, start + size)
-    counts = tables.trials[own].astype(float), tables.successes[own].astype(float)
-    return np.array([0, size]), tables.rows[own], *counts
-
-
-_LEAST_WEIGHT = 0.005
-"""Components of less weight need no precise click rates: these have an error of some 0.03."""
-
-BUDGET_BYTES = 1 << 28
-"""Memory for the posteriors of tasks between calls; at least one is always kept."""
-
-DORMANT_LIMIT = -math.log(1e-16)
-"""A component may be dormant while its weight is surely below 1e-16 of the largest."""
-
-_DORMANT_MARGIN = 4.0
-"""It becomes dormant a factor exp(4) below that: the estimated evidence has an error."""
-
-# Never written to, but not read-only: numba would compile the loops again for read-only arrays.
-_FIRST_SLOT = np.zeros(1, np.int64)
-
-_LARGEST_TOTAL = 1e12
-"""Limit of a + b of the Beta distribution that stands for a click rate: a certain rate."""
-
-_LEAST_INFORMATION = 1e-12
-"""Least p (1 - p) of a click rate: a rarer click would be an observation of no weight."""
+def click_tasks(statistics: LinearBernoulliStatistics) -> ClickTasks:
+    """Return the tables of all tasks, one after the other."""
+    counts = (statistics.array(name).astype(float) for name in ("trials", "successes"))
+    offsets = np.append(0, np.cumsum(statistics.tables.size))
+    return ClickTasks(offsets, statistics.array("rows"), *counts)
 
 
 class LinearBernoulliPosterior(Posterior):
@@ -164,14 +105,8 @@ class LinearBernoulliPosterior(Posterior):
         self._precise = np.zeros((2, n, prior.n_components))
         """Log evidence and its error at full precision."""
         self._is_stale = statistics.tables.size > 0
-        self._working = prior.working_design
-        self._design = tuple(self._working)
-        self._quick = tuple(self._working._replace(tolerance=math.inf))
-        self._finest = tuple(self._working._replace(tolerance=0.0))
-        self._kept: dict[int, kernels.Posterior] = {}
+        self._kept: dict[int, Any] = {}
         """Posteriors of tasks, as many as fit."""
-        self._refined: dict[int, kernels.Posterior] = {}
-        """The same with all points, of tasks whose moments were used."""
         self._max_kept = max(1, BUDGET_BYTES // prior.task_bytes)
         self._last: tuple[int, Table] | None = None
         """The task whose table was used last, and the table: a decision uses it twice."""
@@ -197,11 +132,13 @@ class LinearBernoulliPosterior(Posterior):
     def _evidence(self) -> Float[Array, "2 n L"]:
         stale = np.flatnonzero(self._is_stale)
         if len(stale):
-            self._precise[:, stale] = evidence_of(self.prior.design, self.statistics[stale])
+            tasks = click_tasks(self.statistics[stale])
+            found = posterior_moments(self.prior.design, tasks, moments=False)
+            self._precise[:, stale] = found.log_evidence, found.error
             self._is_stale[stale] = False
         return self._precise.copy()
 
-    def _compute(self, task: int) -> kernels.Posterior:
+    def _compute(self, task: int) -> Any:
         """Compute the posteriors of a task, of those components that can matter.
 
         First with few points; then with more, where the error of the evidence could change a
@@ -209,78 +146,66 @@ class LinearBernoulliPosterior(Posterior):
         """
         found = self._kept.get(task)
         if found is None:
-            n, d = self.prior.mean.shape
-            found = kernels.new_posterior(1, n, d, KEPT_POINTS)
-        found.n_points[:] = 0
-        ceiling, wanted = self._ceiling[task], self._working_evidence[task] > -np.inf
-        self._condition(task, wanted, found, self._quick)
-        joint, top = self._joint(found, wanted, ceiling)
-        if not all(wanted.tolist()):
-            waking = ~wanted & (joint >= top - DORMANT_LIMIT)
-            if waking.any():
-                wanted |= waking
-                self._condition(task, wanted, found, self._quick)
-                joint, top = self._joint(found, wanted, ceiling)
-        # No w (1 - w) is above 1 / 4: if all errors are small, the weights need not be computed.
-        if max(found.error[0].tolist()) > TOLERANCE:
-            weights = softmax(np.where(wanted, joint, -np.inf))
-            unsure = wanted & (weights * (1 - weights) * found.error[0] > TOLERANCE / 4)
-            if unsure.any():
-                self._condition(task, unsure, found, self._design)
-                joint, top = self._joint(found, wanted, ceiling)
-        asleep = (joint < top - DORMANT_LIMIT - self._margin) & (joint > -np.inf)
-        self._working_evidence[task] = np.where(asleep | ~wanted, -np.inf, ceiling)
+            found = new_posterior(self.prior.design, KEPT_POINTS)
+            if len(self._kept) >= self._max_kept:
+                self._kept.clear()
+            self._kept[task] = found
+        table, working = self._table(task), self._working_evidence[task]
+        if _program.core is not None:
+            found.compute(
+                *table, self._log_weights, self._ceiling[task], working, self._margin, TOLERANCE,
+                KEPT_POINTS,
+            )  # fmt: skip
+        else:
+            every = np.ones(len(working), bool)
+            found.find_modes(*table, every)
+            joint = self._log_weights + found.laplace
+            some = joint >= joint.max() - _LITTLE
+            for s in np.flatnonzero(~some):
+                some[s] = not found.is_nearly_normal(*table[:2], s)
+            found.integrate(*table, some, math.inf, KEPT_POINTS)
+            weights = softmax(self._log_weights + found.log_evidence)
+            unsure = weights * (1 - weights) * found.error > TOLERANCE / 4
+            found.integrate(*table, unsure, TOLERANCE, KEPT_POINTS)
+            working[:] = found.log_evidence
         self._unknown.discard(task)
-        self._refined.pop(task, None)
-        _put(self._kept, task, found, self._max_kept)
         return found
-
-    def _joint(
-        self, found: kernels.Posterior, wanted: Bool[Array, " L"], ceiling: Float[Array, " L"]
-    ) -> tuple[Float[Array, " L"], float]:
-        """Write the new evidence of wanted components to ``ceiling``, in place.
-
-        Return ln P_0(s) + ceiling of each component, and the largest one that is wanted.
-        """
-        np.copyto(ceiling, found.log_evidence[0], where=wanted)
-        joint = self._log_weights + ceiling
-        return joint, float(joint.max(initial=-np.inf, where=wanted))
-
-    def _condition(
-        self, task: int, wanted: Bool[Array, " L"], out: kernels.Posterior, design: kernels.Plain
-    ) -> None:
-        kernels.condition(self._table(task), _FIRST_SLOT, design, wanted[None], tuple(out))
 
     def _table(self, task: int) -> Table:
         if self._last is None or self._last[0] != task:
-            self._last = task, table_of(self.statistics, task)
+            tables = self.statistics.tables
+            start = int(tables.start[task])
+            own = slice(start, start + int(tables.size[task]))
+            counts = tables.trials[own].astype(float), tables.successes[own].astype(float)
+            self._last = task, (tables.rows[own], *counts)
         return self._last[1]
 
-    def _posterior_of(self, task: int) -> kernels.Posterior:
+    def _posterior_of(self, task: int) -> Any:
         """Return the posteriors of a task: of its components that are not dormant."""
         if task in self._unknown or task not in self._kept:
             return self._compute(task)
         return self._kept[task]
 
-    def _with_moments(self, task: int, *, every: bool = False) -> kernels.Posterior:
-        """Return the posteriors of a task, with all points where moments of them matter.
+    def _with_moments(self, task: int, *, every: bool = False) -> Any:
+        """Return the posteriors of a task, with enough points for moments.
 
-        Averages over points need more of them than the evidence does. With ``every``, those of
-        dormant components and of components of little weight are precise, too.
+        Averages over points need more of them than the evidence does. Components share
+        ``KEPT_POINTS`` by their weights, so that a moment of the mixture is about as precise as
+        that of one component with all points; with ``every``, each has all of them.
         """
         found = self._posterior_of(task)
-        if task in self._refined:
-            refined = self._refined[task]
+        dormant = np.isneginf(self._working_evidence[task])
+        if every:
+            n_points = np.full(len(dormant), KEPT_POINTS)
+            lacking = dormant & (found.n_known == 0)
+            if lacking.any():
+                found.find_modes(*self._table(task), lacking)
         else:
-            # A copy: draws must not depend on whether somebody has read moments.
-            refined = kernels.Posterior(*(array.copy() for array in found))
-            _put(self._refined, task, refined, self._max_kept)
-        coarse = refined.n_points[0] < KEPT_POINTS
-        if not every:
-            coarse &= softmax(self._log_weights + self._working_evidence[task]) > _LEAST_WEIGHT
-        if coarse.any():
-            self._condition(task, coarse, refined, self._finest)
-        return refined
+            weights = softmax(self._log_weights + self._working_evidence[task])
+            shares = np.maximum(np.ceil(np.log2(weights * (KEPT_POINTS / CHUNK) + 1e-300)), 0.0)
+            n_points = np.where(dormant, 0, CHUNK * 2 ** shares.astype(np.int64))
+        found.weigh(*self._table(task), n_points)
+        return found
 
     # -- updates ------------------------------------------------------------------------------
 
@@ -305,39 +230,26 @@ class LinearBernoulliPosterior(Posterior):
 
     # -- parameters ---------------------------------------------------------------------------
 
-    def prepare(self, tasks: Int[Array, " m"], latent: Int[Array, " m"]) -> None:
-        """Compute the posteriors of these pairs that are dormant."""
-        dormant = np.isneginf(self.relative_evidence[tasks, latent])
-        for task in np.unique(tasks[dormant]):
-            wanted = np.zeros(self.prior.n_components, bool)
-            wanted[latent[dormant & (tasks == task)]] = True
-            self._condition(int(task), wanted, self._posterior_of(int(task)), self._design)
-
     def sample(
         self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
     ) -> Float[Array, "m p"]:
-        """Draw theta from the posterior of the component of each task."""
-        d = self.prior.n_features
-        normals = rng.standard_normal((len(tasks), kernels.N_MOVES + 1, d))
-        uniforms = 1.0 - rng.random((len(tasks), kernels.N_MOVES + 1))  # above 0
-        theta = np.empty((len(tasks), d))
+        """Draw theta from the posterior of the component of each task, also of a dormant one."""
+        theta = np.empty((len(tasks), self.prior.n_features))
         if len(tasks) == 1:
-            self._draw(int(tasks[0]), latent, (normals, uniforms), theta)
+            self._draw(int(tasks[0]), rng, latent, theta)
             return theta
         for task, rows in _by_task(tasks, latent):
-            drawn = np.empty((len(rows), d))
-            self._draw(task, latent[rows], (normals[rows], uniforms[rows]), drawn)
+            drawn = np.empty((len(rows), theta.shape[1]))
+            self._draw(task, rng, latent[rows], drawn)
             theta[rows] = drawn
         return theta
 
     def _draw(
-        self, task: int, latent: Int[Array, " k"], random: tuple[Array, Array], theta: Array
+        self, task: int, rng: np.random.Generator, latent: Int[Array, " k"], theta: Array
     ) -> None:
         """Set theta (k, d) to draws for one task."""
-        which = np.zeros((len(latent), 3), np.int64)
-        which[:, 2] = latent
-        found = tuple(self._posterior_of(task))
-        kernels.draw(self._table(task), self._design, found, which, random, theta)
+        found = self._posterior_of(task)
+        found.draw(*self._table(task), latent, rng, theta, TOLERANCE, KEPT_POINTS)
 
     def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
         """Return E[theta | history, s]; dormant components are computed."""
@@ -347,21 +259,18 @@ class LinearBernoulliPosterior(Posterior):
         """Return Cov[theta | history, s]."""
         return self._moments(tasks)[1]
 
-    def _moments(self, tasks: Int[Array, " m"]) -> tuple[Array, Array]:
+    def _moments(self, tasks: Int[Array, " m"], *, every: bool = True) -> tuple[Array, Array]:
+        """Return means and covariances of theta; zeros for dormant components, unless ``every``."""
         n, d = self.prior.n_components, self.prior.n_features
         mean, covariance = np.zeros((len(tasks), n, d)), np.zeros((len(tasks), n, d, d))
         for row, task in enumerate(tasks):
-            if self._is_empty(int(task)):
+            if self.statistics.tables.size[task] == 0:
                 mean[row], covariance[row] = self.prior.mean, self.prior.full_covariances()
                 continue
-            found = self._with_moments(int(task), every=True)
-            for s in range(n):
-                moments = kernels.parameter_moments(self._working, found, 0, s)
-                mean[row, s], covariance[row, s] = moments
+            found = self._with_moments(int(task), every=every)
+            for s in np.flatnonzero(found.n_known).tolist():
+                found.parameter_moments(s, mean[row, s], covariance[row, s])
         return mean, covariance
-
-    def _is_empty(self, task: int) -> bool:
-        return bool(self.statistics.tables.size[task] == 0)
 
     def family(self, task: int) -> LinearBernoulli:
         """Return normal distributions with the moments of one task's posterior, as a prior."""
@@ -378,13 +287,11 @@ class LinearBernoulliPosterior(Posterior):
 
         Zeros for dormant components, unless ``every`` component is wanted.
         """
-        moments = np.zeros((4, len(tasks), self.prior.n_components, actions.shape[-2]))
+        moments = np.zeros((len(tasks), 4, self.prior.n_components, actions.shape[-2]))
         for row, task in enumerate(tasks):
-            own = actions if actions.ndim == 2 else actions[row]
-            found = self._with_moments(int(task), every=every)
-            for s in np.flatnonzero(found.n_points[0]).tolist():
-                moments[:, row, s] = kernels.action_moments(self._working, found, 0, s, own)
-        return moments
+            own = np.ascontiguousarray(actions if actions.ndim == 2 else actions[row])
+            self._with_moments(int(task), every=every).action_moments(own, moments[row])
+        return np.moveaxis(moments, 1, 0)
 
     def mean_rewards(
         self, tasks: Int[Array, " m"], weights: Float[Array, "m L"], actions: Array | None
@@ -435,11 +342,11 @@ class Awaited(LinearBernoulliPosterior):
     def _table(self, task: int) -> Table:
         if task not in self._added:
             return super()._table(task)
-        _, rows, trials, successes = super()._table(task)
+        rows, trials, successes = super()._table(task)
         added, rates = self._added[task]
         rows = np.concatenate([rows, added])
         trials, successes = np.append(trials, np.ones(len(rates))), np.append(successes, rates)
-        return np.array([0, len(rows)]), rows, trials, successes
+        return rows, trials, successes
 
 
 @dataclass(frozen=True)
@@ -480,7 +387,7 @@ class ClickRates(RowRewards, AverageRewards):
 
     def scaled_rows(self) -> Float[Array, "m L K d"]:
         """Return rows of normal a'theta with its moments; a click says as much as at its mean."""
-        values, vectors = np.linalg.eigh(self.posterior.component_covariances(self.tasks))
+        values, vectors = np.linalg.eigh(self.posterior._moments(self.tasks, every=False)[1])
         roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, :, None]
         sets = self.actions if self.actions.ndim == 2 else self.actions[:, None]
         return np.asarray(sets @ roots / self._noise[..., None])
@@ -492,15 +399,6 @@ class ClickRates(RowRewards, AverageRewards):
         noise = self._noise[rows, latent]
         known = self._moments[2][rows, latent] + noise * x
         return logistic(known / np.sqrt(1 + np.pi / 8 * noise**2 * left))
-
-
-def _put(
-    kept: dict[int, kernels.Posterior], task: int, found: kernels.Posterior, most: int
-) -> None:
-    """Keep the posteriors of a task; if there is no room, forget all others."""
-    if task not in kept and len(kept) >= most:
-        kept.clear()
-    kept[task] = found
 
 
 def _by_task(

@@ -10,15 +10,13 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float
 from mixts.errors import ActionError, MixtsError, StatisticsError
-from mixts.families._kernels.logistic import Design
 from mixts.families._linear_bernoulli_posterior import (
-    KEPT_POINTS,
     LinearBernoulliPosterior,
-    evidence_of,
+    click_tasks,
     logistic,
-    new_design,
     task_bytes,
 )
+from mixts.families._logistic import Design, fixed_points, posterior_moments
 from mixts.families.base import Posterior
 from mixts.families.coefficients import CoefficientFamily, CovarianceType
 from mixts.families.linear_bernoulli_statistics import (
@@ -134,18 +132,14 @@ class LinearBernoulli(CoefficientFamily):
 
     @cached_property
     def design(self) -> Design:
-        """Prior moments and fixed points of integration, for compiled loops."""
-        return new_design(self)
-
-    @cached_property
-    def working_design(self) -> Design:
-        """The design with fewer points, for posteriors that are kept."""
-        return self.design._replace(points=self.design.points[:, :KEPT_POINTS].copy())
+        """Prior moments with dense roots, and the fixed points of integration."""
+        roots = self.roots
+        points = fixed_points(self.n_features)
+        return Design(self.mean, roots.matrices(), roots.group_of, points)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the designs, which are large and can be made again."""
-        made = ("design", "working_design")
-        return {name: value for name, value in self.__dict__.items() if name not in made}
+        """Leave out the design, which is large and can be made again."""
+        return {name: value for name, value in self.__dict__.items() if name != "design"}
 
     # -- limits ---------------------------------------------------------------------------------
 
@@ -210,7 +204,7 @@ class LinearBernoulli(CoefficientFamily):
         """Return log p(history | s) of each task; posteriors are not kept."""
         self.check_statistics(statistics)
         assert isinstance(statistics, LinearBernoulliStatistics)
-        return evidence_of(self.design, statistics)[0]
+        return posterior_moments(self.design, click_tasks(statistics), moments=False).log_evidence
 
     def _reward_moments(self, statistics: Statistics, actions: Array) -> tuple[Array, Array]:
         uniform = np.full(self.n_components, -np.log(self.n_components))

@@ -7,18 +7,14 @@ A prior must earn more than that.
 from __future__ import annotations
 
 import numpy as np
-from scipy import special
 
 from mixts._typing import Array, Float
 from mixts.families import Statistics
+from mixts.families._logistic import climb
 from mixts.prior import MixturePrior
 
 RARE = 0.1
 """An arm with less than this share of the average number of rewards is no bestseller."""
-
-_MOST_STEPS = 100
-_CONVERGED = 1e-10
-"""Newton's steps end when one gains less than this share of the objective."""
 
 
 def pooled_scores(prior: MixturePrior, tasks: Statistics) -> Float[Array, " p"]:
@@ -76,33 +72,15 @@ def merged(tasks: Statistics) -> Statistics:
 
 
 def _logistic_regression(prior: MixturePrior, tasks: Statistics) -> Float[Array, " d"]:
-    """Return the coefficients with the largest posterior density, by Newton's method.
+    """Return the coefficients with the largest posterior density.
 
-    The coefficients are ``mean + root @ u`` with a standard normal u, so that features of any scale
-    and a singular covariance are harmless.
+    They are ``mean + root @ v`` with a standard normal v, so that features of any scale and a
+    singular covariance are harmless.
     """
     belief = prior.belief()
     mean, covariance = belief.component_mean[0], belief.component_covariance[0]
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     rows = tasks.array("rows")
-    trials, successes = (tasks.array(name).astype(float) for name in ("trials", "successes"))
-    start, steps = rows @ mean, rows @ root
-
-    def objective(u: Float[Array, " d"]) -> float:
-        odds = start + steps @ u
-        return float(successes @ odds - trials @ np.logaddexp(0, odds) - u @ u / 2)
-
-    u = np.zeros(len(mean))
-    best = objective(u)
-    for _ in range(_MOST_STEPS):
-        rate = special.expit(start + steps @ u)
-        slope = steps.T @ (successes - trials * rate) - u
-        curvature = (steps * (trials * rate * (1 - rate))[:, None]).T @ steps + np.eye(len(u))
-        step = np.linalg.solve(curvature, slope)
-        while (found := objective(u + step)) < best and np.abs(step).max() > _CONVERGED:
-            step = step / 2
-        if not found > best + _CONVERGED * abs(best):
-            break
-        u, best = u + step, found
-    return np.asarray(mean + root @ u)
+    counts = (tasks.array(name).astype(float) for name in ("trials", "successes"))
+    return np.asarray(mean + root @ climb(rows @ mean, rows @ root, *counts).v)

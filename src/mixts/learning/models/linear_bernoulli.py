@@ -5,26 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy import special
 
+from mixts import _program
 from mixts._typing import Array, Float, Int
 from mixts.errors import StatisticsError
 from mixts.families import Family, LinearBernoulli, LinearBernoulliStatistics, Statistics
-from mixts.families._kernels import logistic as kernels
-from mixts.families._linear_bernoulli_posterior import logistic
+from mixts.families._linear_bernoulli_posterior import click_tasks, logistic
+from mixts.families._logistic import MOST_POINTS, ClickTasks, Moments, climb, posterior_moments
 from mixts.families.coefficients import CoefficientFamily, CovarianceType
-from mixts.learning._kernels.gaussian import LinearSums
-from mixts.learning._kernels.logistic import (
-    ClickTasks,
-    RowPredictions,
-    laplace_evidence,
-    laplace_moments,
-    point_moments,
-    predict_rows,
-)
 from mixts.learning.models.base import Prediction, Predictive, Rates
 from mixts.learning.models.coefficients import CoefficientModel, inverses
 from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates
@@ -36,9 +28,6 @@ much of who clicks as chance does."""
 
 WEAK = 10.0
 """Factor of the variances with which the coefficients of all tasks together are penalised."""
-
-AT_ONCE = 64
-"""Tasks whose posteriors are computed together."""
 
 MOST_KEPT = 1 << 25
 """Most numbers of posterior moments that are kept from evidence to moments: 256 MiB."""
@@ -59,23 +48,18 @@ class LinearBernoulliModel(CoefficientModel):
         self, statistics: LinearBernoulliStatistics, covariance_type: CovarianceType = "full"
     ) -> None:
         self._tasks = click_tasks(statistics)
-        self._is_quick = False
-        self._modes: Array | None = None
-        """Where the next Newton steps of a quick model begin, (n, L, d)."""
-        self._kept: tuple[LinearBernoulli, Array, Array] | None = None
+        self._most_points = MOST_POINTS
+        """Most points of an integral; 0 for Laplace's approximation."""
+        self._kept: tuple[LinearBernoulli, Moments] | None = None
         """Posterior moments under the family whose evidence was computed last."""
         super().__init__(statistics, covariance_type)
         self._flat = self.centre
 
     def quick(self) -> Self:
-        """Return the same tasks with Laplace's approximation.
-
-        Newton's steps begin where those of the last call ended. So a quick model must not be
-        shared by several restarts: their results would depend on each other.
-        """
+        """Return the same tasks with Laplace's approximation."""
         other = self.about(self.centre, self.pseudo)
         other.pseudo_weights = self.pseudo_weights
-        other._is_quick, other._modes, other._kept = True, None, None
+        other._most_points = 0
         return other
 
     def about(self, centre: LinearBernoulli, pseudo: Any) -> Self:  # type: ignore[override]
@@ -85,7 +69,7 @@ class LinearBernoulliModel(CoefficientModel):
 
     def __getstate__(self) -> dict[str, object]:
         """Leave out what is kept for the next call."""
-        return {**self.__dict__, "_modes": None, "_kept": None}
+        return {**self.__dict__, "_kept": None}
 
     def _broad(self) -> LinearBernoulli:
         """Return a component around the common coefficients."""
@@ -103,62 +87,35 @@ class LinearBernoulliModel(CoefficientModel):
     # -- the objective ------------------------------------------------------------------------
 
     def log_evidence(self, family: LinearBernoulli) -> Float[Array, "n L"]:  # type: ignore[override]
-        if self._is_quick:
-            return self._laplace(family)[0]
-        (n_components, d), n = family.mean.shape, self.n_tasks
-        if n * n_components * d * (d + 1) > MOST_KEPT:
-            return family.log_evidence(self.statistics)
-        evidence = np.empty((n, n_components))
-        mean = np.empty((n, n_components, d))
-        covariance = np.zeros((n, n_components, d, d))
-        for tasks, values, *moments in self._posteriors(family):
-            evidence[tasks], mean[tasks], covariance[tasks] = values, *moments
-        self._kept = family, mean, covariance
-        return evidence
+        size = self.n_tasks * family.n_components * family.n_features * (family.n_features + 1)
+        keep = size <= MOST_KEPT
+        found = posterior_moments(family.design, self._tasks, self._most_points, moments=keep)
+        if keep:
+            self._kept = family, found
+        return found.log_evidence
 
-    def _laplace(self, family: LinearBernoulli) -> tuple[Array, Array]:
-        """Return the approximate evidence, and the modes of theta minus the component's mean."""
-        precision, log_det = inverses(self.distinct(family))
-        modes = self._starts(family)
-        out = np.empty((self.n_tasks, family.n_components))
-        laplace_evidence(self._tasks, family.mean, precision, -log_det / 2, modes, out)
-        return out, modes
-
-    def _starts(self, family: LinearBernoulli) -> Float[Array, "n L d"]:
-        """Return the array of modes that a quick model keeps; zeros for another one."""
-        shape = (self.n_tasks, *family.mean.shape)
-        if not self._is_quick:
-            return np.zeros(shape)
-        if self._modes is None or self._modes.shape != shape:
-            self._modes = np.zeros(shape)
-        return self._modes
-
-    def _posteriors(self, family: LinearBernoulli) -> Iterator[tuple[slice, Array, Array, Array]]:
-        """Yield evidence, posterior means and covariances (lower triangles) of blocks of tasks."""
-        design, (n_components, d) = family.design, family.mean.shape
-        record = kernels.new_posterior(AT_ONCE, n_components, d, design.points.shape[1])
-        offsets, rows, *counts = self._tasks
-        for start in range(0, self.n_tasks, AT_ONCE):
-            stop = min(start + AT_ONCE, self.n_tasks)
-            m, own = stop - start, slice(offsets[start], offsets[stop])
-            table = offsets[start : stop + 1] - offsets[start], rows[own], *(c[own] for c in counts)
-            wanted = np.ones((m, n_components), bool)
-            kernels.condition(table, np.arange(m), tuple(design), wanted, tuple(record))
-            mean, covariance = np.empty((m, n_components, d)), np.zeros((m, n_components, d, d))
-            point_moments(design.points, tuple(record), mean, covariance)
-            yield slice(start, stop), record.log_evidence[:m], mean, covariance
+    def _posteriors(self, family: LinearBernoulli) -> Iterator[tuple[slice, Moments]]:
+        """Yield posterior moments of blocks of tasks."""
+        if self._kept is not None and self._kept[0] is family:
+            yield slice(None), self._kept[1]
+            return
+        d = family.n_features
+        step = max(1, MOST_KEPT // (family.n_components * d * (d + 1)))
+        for first in range(0, self.n_tasks, step):
+            last = min(first + step, self.n_tasks)
+            part = self._tasks.part(first, last)
+            yield slice(first, last), posterior_moments(family.design, part, self._most_points)
 
     def improve(self, family: LinearBernoulli, share: Array) -> LinearBernoulli:  # type: ignore[override]
         precision, _ = inverses(self.distinct(family))
         sums = self.new_sums(family)
-        if self._is_quick:
-            modes = self._starts(family)
-            laplace_moments(self._tasks, share, family.mean, precision, modes, sums)
-        elif self._kept is not None and self._kept[0] is family:
-            self._add(share, *self._kept, sums)
-        else:
-            for tasks, _, mean, covariance in self._posteriors(family):
-                self._add(share[tasks], family, mean, covariance, sums)
+        for tasks, found in self._posteriors(family):
+            own, gap = share[tasks], found.mean - family.mean
+            sums.first[:] += np.einsum("ns,nsd->sd", own, gap)
+            sums.second[:] += np.einsum("nsd,nse->sde", own[:, :, None] * gap, gap)
+            within = np.einsum("ns,nsde->sde", own, found.covariance)
+            tied = self.covariance_type == "tied"
+            sums.within[:] += within.sum(axis=0, keepdims=True) if tied else within
         mean, covariance = self.maximised(family.mean, share, sums, precision)
         if not (np.isfinite(mean).all() and np.isfinite(covariance).all()):
             raise StatisticsError(
@@ -166,18 +123,6 @@ class LinearBernoulliModel(CoefficientModel):
                 "leave out features that others determine"
             )
         return family.with_moments(mean, self.shaped(covariance), self.covariance_type)
-
-    def _add(
-        self, share: Array, family: LinearBernoulli, mean: Array, covariance: Array,
-        sums: LinearSums,
-    ) -> None:  # fmt: skip
-        """Add posterior moments of tasks to the sums."""
-        gap = mean - family.mean
-        sums.first[:] += np.einsum("ns,nsd->sd", share, gap)
-        sums.second[:] += np.einsum("nsd,nse->sde", share[:, :, None] * gap, gap)
-        within = np.einsum("ns,nsde->sde", share, covariance)
-        tied = self.covariance_type == "tied"
-        sums.within[:] += within.sum(axis=0, keepdims=True) if tied else within
 
     def information(self, family: LinearBernoulli, component: int) -> Float[Array, "n d d"]:
         offsets, rows, trials, _ = self._tasks
@@ -190,12 +135,12 @@ class LinearBernoulliModel(CoefficientModel):
     def points(self, family: LinearBernoulli) -> Float[Array, "n p"]:  # type: ignore[override]
         """Return posterior modes, in units of the component's own spread."""
         precision, _ = inverses(family.full_covariances())
-        shift = self.about(self.centre, self.pseudo)._laplace(family)[1][:, 0]
+        shift = posterior_moments(family.design, self._tasks, 0).mean[:, 0] - family.mean[0]
         return np.asarray(shift @ np.linalg.cholesky(precision[0]))
 
     def estimates(self, family: LinearBernoulli) -> Float[Array, "n p"]:  # type: ignore[override]
         """Return logistic estimates of each task's own, with the penalty of the flat prior."""
-        return np.asarray(self._flat.mean[0] + self._laplace(self._flat)[1][:, 0])
+        return posterior_moments(self._flat.design, self._tasks, 0).mean[:, 0]
 
     def two_stage(self, n_components: int, seed: int) -> tuple[MixturePrior, MixturePrior]:
         estimates = self.estimates(self.centre)
@@ -216,13 +161,6 @@ class LinearBernoulliModel(CoefficientModel):
         return MixturePrior(self.centre.with_moments(*moments), prior.weights)
 
 
-def click_tasks(statistics: LinearBernoulliStatistics) -> ClickTasks:
-    """Return the tables of all tasks, one after the other."""
-    counts = (statistics.array(name).astype(float) for name in ("trials", "successes"))
-    offsets = np.append(0, np.cumsum(statistics.array("size")))
-    return ClickTasks(offsets, statistics.array("rows"), *counts)
-
-
 def coefficient_variances(statistics: LinearBernoulliStatistics) -> Float[Array, " d"]:
     """Return variances of coefficients with which each feature explains as much of the log odds."""
     sizes = statistics.feature_scales**2
@@ -233,11 +171,9 @@ def coefficient_variances(statistics: LinearBernoulliStatistics) -> Float[Array,
 
 def common_coefficients(tasks: ClickTasks, variances: Float[Array, " d"]) -> Float[Array, " d"]:
     """Return the logistic regression of all tasks together, weakly penalised."""
-    together = tasks._replace(offsets=tasks.offsets[[0, -1]])
-    zero, modes = np.zeros((1, len(variances))), np.zeros((1, 1, len(variances)))
-    precision = np.diag(1 / (WEAK * variances))[None]
-    laplace_evidence(together, zero, precision, np.zeros(1), modes, np.empty((1, 1)))
-    return np.asarray(modes[0, 0])
+    root = np.sqrt(WEAK * variances)
+    found = climb(np.zeros(len(tasks.rows)), tasks.rows * root, tasks.trials, tasks.successes)
+    return np.asarray(root * found.v)
 
 
 # -- predictions ----------------------------------------------------------------------------------
@@ -251,6 +187,87 @@ N_NODES = 24
 
 REPLICATED = 1 << 22
 """Most numbers of replicated rows at a time."""
+
+
+class RowPredictions(NamedTuple):
+    """Predictions of each row by each component, (N, L), given the earlier rows of its task."""
+
+    location: Array
+    """Mean of x'theta."""
+    variance: Array
+    """Variance of x'theta."""
+    log_mass: Array
+    """ln probability of the row's successes, in a given order."""
+    rate: Array
+    """Mean click rate."""
+    rate_variance: Array
+    """Variance of the click rate."""
+
+
+def predict_rows(tasks: ClickTasks, family: LinearBernoulli) -> RowPredictions:
+    """Predict each row from the earlier rows of its task, under each component.
+
+    After a row, the posterior of theta becomes the normal distribution with the same moments
+    (assumed-density filtering): in the direction of the row they come from quadrature, and the
+    others follow.
+    """
+    shape, nodes = (len(tasks.rows), family.n_components), _nodes(N_NODES)
+    found = RowPredictions(*(np.empty(shape) for _ in RowPredictions._fields))
+    covariance = np.ascontiguousarray(family.full_covariances())
+    if _program.core is not None:
+        _program.core.logistic_predictions(*tasks, family.mean, covariance, nodes, *found)
+        return found
+    size = np.diff(tasks.offsets)
+    for i in range(len(size)):
+        m, within = family.mean.copy(), covariance.copy()
+        for a in range(tasks.offsets[i], tasks.offsets[i + 1]):
+            row, v = tasks.rows[a], within @ tasks.rows[a]
+            mu, variance = m @ row, np.maximum(v @ row, 1e-12)
+            p = special.expit(mu[:, None] + np.sqrt(variance)[:, None] * nodes[0])
+            rate, square = p @ nodes[1], p**2 @ nodes[1]
+            mass, new, spread = _tilted(mu, variance, tasks.trials[a], tasks.successes[a], nodes)
+            for field, value in zip(
+                found, (mu, variance, mass, rate, np.maximum(square - rate**2, 0.0)), strict=True
+            ):
+                field[a] = value
+            m += v * ((new - mu) / variance)[:, None]
+            shrink = (spread - variance) / variance**2
+            within += v[:, :, None] * v[:, None, :] * shrink[:, None, None]
+    return found
+
+
+def _tilted(
+    mu: Float[Array, " L"], variance: Float[Array, " L"], n: float, k: float, nodes: Array
+) -> tuple[Array, Array, Array]:
+    """Return ln of the mass of k successes in n trials for x'theta ~ N(mu, variance), and the mean
+    and variance of x'theta given them.
+
+    Gauss-Hermite quadrature around the mode, ``nodes`` (2, Q) for a standard normal weight.
+    """
+
+    def height(x: Array) -> Array:
+        fit = k * x - n * np.logaddexp(0.0, x)
+        return fit - 0.5 * ((x.T - mu) ** 2 / variance).T
+
+    def curvature(x: Array) -> Array:
+        return 1 / variance + n * special.expit(x) * special.expit(-x)
+
+    x = mu
+    for _ in range(50):
+        slope = k - n * special.expit(x) - (x - mu) / variance
+        # A logistic function is nearly straight within 2: longer steps may overshoot.
+        step = np.clip(slope / curvature(x), -2.0, 2.0)
+        x = x + step
+        if (np.abs(step) < 1e-9 * (1.0 + np.abs(x))).all():
+            break
+    scale, peak, (z, node) = 1 / np.sqrt(curvature(x)), height(x), nodes
+    at = height(x[:, None] + scale[:, None] * z)
+    weight = node * np.exp(at - peak[:, None] + 0.5 * z * z)
+    total = weight.sum(axis=1)
+    first = weight @ z / total
+    second = weight @ z**2 / total - first**2
+    mass = peak + np.log(total * scale) - 0.5 * np.log(variance)
+    return mass, x + scale * first, scale**2 * second
 
 
 class LinearBernoulliPredictive(Predictive):
@@ -284,11 +301,7 @@ class LinearBernoulliPredictive(Predictive):
 
     @cached_property
     def _predicted(self) -> RowPredictions:
-        shape = (len(self._chosen.rows), self.family.n_components)
-        found = RowPredictions(*(np.empty(shape) for _ in RowPredictions._fields))
-        covariances = np.ascontiguousarray(self.family.full_covariances())
-        predict_rows(self._chosen, self.family.mean, covariances, _nodes(N_NODES), found)
-        return found
+        return predict_rows(self._chosen, self.family)
 
     def _in_turn(self) -> Iterator[tuple[Int[Array, " m"], Int[Array, " m"]]]:
         """Yield the tasks that have a first, second, third ... row, and these rows."""
@@ -348,15 +361,7 @@ class LinearBernoulliPredictive(Predictive):
 
     def _scores(self, tasks: ClickTasks) -> Float[Array, " n"]:
         """Return ln of the approximate probability of each task's counts under the mixture."""
-        family, n = self.family, len(tasks.offsets) - 1
-        # A covariance may be singular, and its inverse is not: a part of 1e-9 is added.
-        covariance = family.full_covariances().copy()
-        diagonal = np.arange(family.n_features)
-        size = np.trace(covariance, axis1=1, axis2=2) / family.n_features
-        covariance[:, diagonal, diagonal] += (1e-9 * np.where(size > 0, size, 1.0))[:, None]
-        precision, log_det = inverses(covariance)
-        given, modes = np.empty((n, family.n_components)), np.zeros((n, *family.mean.shape))
-        laplace_evidence(tasks, family.mean, precision, -log_det / 2, modes, given)
+        given = posterior_moments(self.family.design, tasks, 0, moments=False).log_evidence
         orders = np.append(0.0, np.cumsum(order_counts(*tasks[2:])))[tasks.offsets]
         mixed = special.logsumexp(self.prior.log_weights + given, axis=1)
         return np.asarray(mixed + np.diff(orders))
