@@ -286,7 +286,8 @@ def _other_numbers(rng: np.random.Generator, array: Any) -> Any:
         return result
     n = 1 if rng.random() < 0.7 else array.size
     where = rng.integers(array.size, size=n)
-    result.reshape(array.size)[where] = np.array(pool, array.dtype)[rng.integers(len(pool), size=n)]
+    numbers = np.array(pool)[rng.integers(len(pool), size=n)]
+    result.reshape(array.size)[where] = numbers.astype(array.dtype)
     return result
 
 

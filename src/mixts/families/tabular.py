@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import scipy  # loads a submodule when it is first used
@@ -373,8 +373,9 @@ class TabularMDP(Family):
         self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
     ) -> TabularPosterior:
         self.check_statistics(statistics)
+        counts = cast(TabularStatistics, statistics)
         kind = TabularPosterior if _program.core is None else CoreTabularPosterior
-        return kind(self, statistics, log_weights, allow_dormant=allow_dormant)
+        return kind(self, counts, log_weights, allow_dormant=allow_dormant)
 
     def log_evidence(self, statistics: Statistics) -> Float[Array, "n L"]:
         """Return log p(history | s); -inf where a component rules the history out.
