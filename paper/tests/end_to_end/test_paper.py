@@ -50,7 +50,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reproduction]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "save_figure", save_svg)
         patch.setattr(images, "N_TASKS", 60)
-        yield reproduce(out=out, n_runs=3, n_rounds=12, engine=1)
+        yield reproduce(out=out, n_runs=3, n_rounds=6, engine=1)
 
 
 def test_every_experiment_has_a_section_with_a_figure(played: Reproduction) -> None:
@@ -61,7 +61,7 @@ def test_every_experiment_has_a_section_with_a_figure(played: Reproduction) -> N
         for figure in section.figures:
             for file in figure.files:
                 assert (played.folder / file).stat().st_size > 1000
-        assert section.command.startswith(f"mixts reproduce {section.id} --runs 3 --rounds 12")
+        assert section.command.startswith(f"mixts reproduce {section.id} --runs 3 --rounds 6")
 
 
 @pytest.mark.parametrize(("id", "words"), SECTION_6)
@@ -87,7 +87,7 @@ def test_every_printed_command_is_one(played: Reproduction) -> None:
         words = shlex.split(html.unescape(re.sub("<[^>]+>", "", command)))
         assert words[0] == "mixts"
         options = parser().parse_args(words[1:])
-        assert (options.runs, options.rounds, options.seed) == (3, 12, 1)
+        assert (options.runs, options.rounds, options.seed) == (3, 6, 1)
 
 
 class Page(HTMLParser):
@@ -118,7 +118,7 @@ def test_the_report_stands_alone(played: Reproduction) -> None:
 
 
 def test_the_command_of_a_section_repeats_it(played: Reproduction, tmp_path: Path) -> None:
-    again = reproduce(["paper/width"], tmp_path, n_runs=3, n_rounds=12, engine=1)
+    again = reproduce(["paper/width"], tmp_path, n_runs=3, n_rounds=6, engine=1)
     (before,) = (section for section in played.sections if section.id == "paper/width")
     (section,) = again.sections
     assert section.tables == before.tables

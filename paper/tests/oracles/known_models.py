@@ -7,6 +7,7 @@ after t rounds, given each state, is the whole game. Every expectation here is a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,8 +36,12 @@ class Game:
         self.best = best / best.sum(axis=1, keepdims=True)
         """P(A* = a | s)."""
 
-    def rounds(self, n: int) -> Iterator[list[Node]]:
-        """Yield the nodes of each round."""
+    @cache  # noqa: B019 - a game lives as long as its tests
+    def rounds(self, n: int) -> list[list[Node]]:
+        """Return the nodes of each round."""
+        return list(self._rounds(n))
+
+    def _rounds(self, n: int) -> Iterator[list[Node]]:
         n_arms = self.means.shape[1]
         # P(counts | s), for counts that can occur.
         laws: dict[Counts, Any] = {((0, 0),) * n_arms: np.ones(len(self.weights))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -35,9 +36,14 @@ GAMES = {
 N = 8
 
 
+@cache
+def game_of(name: str) -> Game:
+    return Game(*GAMES[name])
+
+
 @pytest.fixture(params=GAMES)
 def game(request: pytest.FixtureRequest) -> Game:
-    return Game(*GAMES[request.param])
+    return game_of(request.param)
 
 
 def bound(game: Game, n: int | None = None) -> float:
@@ -59,7 +65,7 @@ def test_the_bound_for_known_models(game: Game) -> None:
 
 
 def test_noiseless_rewards_attain_it() -> None:
-    game = Game(*GAMES["certain rewards"])
+    game = game_of("certain rewards")
     regret = sum(node.chance * game.regret(node) for nodes in game.rounds(N) for node in nodes)
     assert regret == pytest.approx(0.5, rel=1e-12)
     assert bound(game) == pytest.approx(0.5, rel=1e-12)
@@ -68,7 +74,7 @@ def test_noiseless_rewards_attain_it() -> None:
 def test_a_pull_shrinks_the_root_by_the_affinity(game: Game) -> None:
     """In every belief and for every arm: E[X_{t+1} | H_t, A_t = a] = rho_a X_t."""
     rho = bernoulli_affinity(game.means)
-    for nodes in game.rounds(4):
+    for nodes in game.rounds(N)[:4]:
         for node in nodes:
             roots = np.sqrt(game.products(node))
             for arm in range(game.means.shape[1]):
@@ -95,7 +101,7 @@ def test_each_pair_costs_no_more_than_its_root(game: Game) -> None:
 def test_one_action_tells_a_pair_apart(power: float, threshold: float) -> None:
     """The bound for any exponent and threshold, with the integral of the laws' powers."""
     for name in ("one arm known", "one arm known, rare", "random"):
-        game = Game(*GAMES[name])
+        game = game_of(name)
         sums = sum(node.chance * game.products(node) for nodes in game.rounds(N) for node in nodes)
         for s, r in ((0, 1), (1, 0)):
             arm = int(game.means[r].argmax())

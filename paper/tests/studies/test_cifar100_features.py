@@ -181,30 +181,30 @@ def test_a_constant_feature_counts_nothing() -> None:
 
 
 def coloured(n_train: int, n_test: int) -> Cifar100:
-    """Images of 100 colours, with noise: a problem that a probe can solve."""
+    """Images of 25 colours, with noise: a problem that a probe can solve."""
     rng = np.random.default_rng(5)
     parts = []
     for n in (n_train, n_test):
-        labels = np.arange(n) % 100
-        colours = np.stack([labels % 5, labels // 5 % 5, labels // 25], axis=1) * 50
+        labels = np.arange(n) % 25
+        colours = np.stack([labels % 5, labels // 5, 0 * labels], axis=1) * 50
         light = rng.normal(25, 20, (n, 3, 1, 1))
         noise = rng.normal(0, 100, (n, 3, 32, 32))
         pixels = (colours[:, :, None, None] + light + noise).clip(0, 255)
         parts += [pixels.astype(np.uint8), labels]
-    return Cifar100(*parts, tuple(f"class {number}" for number in range(100)))
+    return Cifar100(*parts, tuple(f"class {number}" for number in range(25)))
 
 
 def test_features_of_images(tmp_path: Path) -> None:
-    images = coloured(500, 100)
+    images = coloured(250, 100)
     made = probed_features(images, Means(), tmp_path)
     features = made.features
-    assert features.train_features.shape == (500, 100)
-    assert features.test_features.shape == (100, 100)
+    assert features.train_features.shape == (250, 25)
+    assert features.test_features.shape == (100, 25)
     assert features.classes == images.classes
     assert features.source == "CIFAR-100, means of squares, linear probe"
     found = np.mean(features.test_features.argmax(1) == images.test_labels)
-    assert made.test_accuracy == found > 0.2  # by chance: 0.01
-    assert made.train_accuracy > 0.2
+    assert made.test_accuracy == found > 0.4  # by chance: 0.04
+    assert made.train_accuracy > 0.4
 
 
 # -- the network -----------------------------------------------------------------------------------

@@ -73,14 +73,23 @@ def code_hash(experiment: Experiment) -> str:
     Other experiments of the package do not count: an edit of one leaves the results of the others
     valid.
     """
-    groups = {PAPER.root / "experiments" / group for group in GROUPS} | {PAPER.root / "studies"}
-    common = [path for path in PAPER.numerical() if groups.isdisjoint(path.parents)]
     own = [
         path
-        for path in experiment.sources()
+        for path in dict.fromkeys(experiment.sources())
         if not (LIBRARY.only_presents(path) or PAPER.only_presents(path))
     ]
-    return sources_hash(dict.fromkeys([*LIBRARY.numerical(), *common, *own]))
+    return _digest([_common_hash(), sources_hash(own)])
+
+
+@cache
+def _common_hash() -> str:
+    """Return a hash of the sources that determine the numbers of every experiment.
+
+    It is computed once: a process runs the code that it imported, not a later edit of it.
+    """
+    groups = {PAPER.root / "experiments" / group for group in GROUPS} | {PAPER.root / "studies"}
+    common = [path for path in PAPER.numerical() if groups.isdisjoint(path.parents)]
+    return sources_hash([*LIBRARY.numerical(), *common])
 
 
 def open_folder(path: Path) -> Path:
