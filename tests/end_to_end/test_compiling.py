@@ -122,29 +122,3 @@ def test_no_function_is_compiled_twice(compiled: Compiled) -> None:
         if module.startswith("mixts")
     ]
     assert sorted(ours) == sorted(set(ours))
-
-
-ALL_REQUESTS = ROOT / "serve" / "tests" / "end_to_end" / "first_requests.py"
-
-SERVED = [
-    pytest.param(policy, family, size, marks=() if quick else pytest.mark.slow)
-    for family in ("bernoulli", "gaussian", "poisson", "student", "spend", "linear",
-                   "linear-student", "logistic")
-    for policy in ("ids", "ts", "greedy", "ucb")
-    for size in ("small", "large")
-    for quick in [(family, policy, size) == ("bernoulli", "ids", "small")]
-]  # fmt: skip
-"""The quick one has prices, rankings and waiting decisions, as the others do."""
-
-
-@pytest.mark.parametrize(("policy", "family", "size"), SERVED)
-def test_no_request_compiles_or_loads_a_loop_after_a_service_is_ready(
-    policy: str, family: str, size: str
-) -> None:
-    done = subprocess.run(
-        [sys.executable, ALL_REQUESTS, policy, family, size],
-        stdout=subprocess.PIPE,
-        check=True,
-        timeout=600,
-    )
-    assert json.loads(done.stdout) == []

@@ -295,7 +295,6 @@ class Decider(Calls):
             )
         prior = self._load(version).prior
         versions.check_passed(prior, force)
-        versions.rehearse_decisions(prior, self.policy)
         self._writer.run(
             lambda: self._transact(lambda transaction: self._activate(transaction, version, prior))
         )

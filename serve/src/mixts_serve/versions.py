@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,12 +12,10 @@ from msgspec import Struct
 from msgspec import field as struct_field
 
 from mixts import Belief, MixturePrior
-from mixts.errors import MixtsError, ParameterError, StatisticsError, StoreError
-from mixts.extend import Array, Family, Statistics, random, rehearsal
+from mixts.errors import ParameterError, StatisticsError, StoreError
+from mixts.extend import Array, Family, Statistics, random
 from mixts_serve.records import ActionPosteriors, Decide, LoggedPrior, Operation, checked_name
 from mixts_serve.rules import Policy, trial_actions
-
-log = logging.getLogger("mixts_serve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,25 +362,6 @@ def fitted_shape(prior: MixturePrior, shape: str | None) -> str:
         + "; `mixts fit --from` the prior in force keeps its arms"
         * arms
     )
-
-
-# -- what the first request would wait for ---------------------------------------------------------
-
-
-def rehearse_decisions(prior: MixturePrior, policy: Policy) -> None:
-    """Compile, or load, all that operations with a prior may need, so that no client waits."""
-    example = rehearsal.example_of(prior)
-    codec = StatisticsCodec(example.family)
-    tasks = codec.decode([b""])
-    try:
-        with np.errstate(all="ignore"):
-            rehearsal.rehearse(
-                example, lambda tasks: policy.resume(example, tasks, 0), tasks, policy.floor
-            )
-            codec.encode(tasks)
-            action_posteriors(example.condition(tasks), trial_actions(example), None)
-    except (MixtsError, ZeroDivisionError) as error:
-        log.warning("the first requests will be slow: %s", error)
 
 
 # -- posteriors of a task's actions ----------------------------------------------------------------

@@ -36,7 +36,6 @@ adds the options and sets ``run``; the first line of its docstring says what the
 COMMANDS = {
     "fit": ("learn a prior from logs of past tasks", "mixts"),
     "arms": ("list, add, retire or rename the arms of a prior or a service", "mixts"),
-    "warmup": ("compile the loops of families, so that first decisions are fast", "mixts"),
     "serve": ("serve decisions for live tasks over HTTP", "mixts-serve"),
     "store": ("show, check, rebuild, back up or export a store of decisions", "mixts-serve"),
     "reproduce": ("run experiments, the paper's or others, and write a report", "mixts-paper"),

@@ -3,8 +3,7 @@
 A family derives from :class:`Family`, or from :class:`ArmFamily` if its arms are independent; its
 data and beliefs from :class:`Statistics`, :class:`Posterior` and :class:`Marginal`. An agent
 derives from :class:`BeliefAgent`, or from :class:`Agent`. ``checks``, ``files`` and ``random`` are
-the modules by which the library itself checks arguments, writes files and makes generators;
-``rehearsal`` compiles what decisions need before somebody waits for them.
+the modules by which the library itself checks arguments, writes files and makes generators.
 :mod:`mixts.extend.contracts` runs the contracts of families and agents on a class of your own.
 """
 
@@ -14,7 +13,7 @@ from mixts import _random as random
 from mixts._numbers import Estimate, estimate
 from mixts._progress import progress_bars
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
-from mixts.agents import Agent, BeliefAgent, Choice, Offer, rehearsal
+from mixts.agents import Agent, BeliefAgent, Choice, Offer
 from mixts.families import ArmFamily, ArmPosterior, ArmStatistics, Family, Posterior, Statistics
 from mixts.families.quadrature import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL, Marginal
 from mixts.families.rewards import RewardBelief
@@ -51,5 +50,4 @@ __all__ = [
     "log_rising",
     "progress_bars",
     "random",
-    "rehearsal",
 ]

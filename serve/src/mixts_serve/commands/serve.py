@@ -130,7 +130,7 @@ def _serve(options: argparse.Namespace) -> None:
     from mixts_serve.http.limits import Limits
     from mixts_serve.rules import DEFAULT_POLICY, Policy, Rules
     from mixts_serve.store import DecisionStore
-    from mixts_serve.versions import check_servable, rehearse_decisions
+    from mixts_serve.versions import check_servable
 
     tokens = _tokens(options)
     if options.default_reward is not None and options.reward_window is None:
@@ -161,7 +161,6 @@ def _serve(options: argparse.Namespace) -> None:
             max_work=options.max_work, max_numbers=options.max_numbers, force=options.force,
         ) as decider,
     ):  # fmt: skip
-        rehearse_decisions(decider.prior, policy)
         service = Service(
             decider, store, tokens=tokens, host=options.host, limits=limits,
             rate=options.rate_limit,

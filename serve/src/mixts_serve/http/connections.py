@@ -71,6 +71,7 @@ class JoinedWrites:
         self._transport = transport
         self._loop = loop
         self._parts: list[bytes] = []
+        self.is_closing = transport.is_closing
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -83,8 +84,9 @@ class JoinedWrites:
 
     def write_now(self, data: bytes) -> None:
         """Send a whole response."""
-        self._flush()
-        if not self._transport.is_closing():
+        if self._parts:
+            self._flush()
+        if not self.is_closing():
             self._transport.write(data)
 
     def close(self) -> None:
@@ -94,7 +96,7 @@ class JoinedWrites:
 
     def _flush(self) -> None:
         parts, self._parts = self._parts, []
-        if parts and not self._transport.is_closing():
+        if parts and not self.is_closing():
             self._transport.write(b"".join(parts))
 
 
@@ -162,7 +164,9 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Go on with the next request, when it is its turn."""
-        in_advance, self.pipeline = self.pipeline, deque()
+        in_advance = self.pipeline
+        if in_advance:  # uvicorn would begin the next request at once
+            self.pipeline = deque()
         super().on_response_complete()
         self.pipeline = in_advance
         if self.cycle.response_complete and self.cycle.more_body:
