@@ -49,7 +49,7 @@ _AGAIN = "remove it, and the same command computes it again"
 def versions() -> dict[str, str]:
     """Return the versions of Python, of mixts and of the libraries that compute."""
     found = {"python": platform.python_version(), "mixts": __version__}
-    for name in ("numpy", "scipy", "numba", "scikit-learn"):
+    for name in ("numpy", "scipy", "scikit-learn"):
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
