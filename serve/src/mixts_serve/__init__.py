@@ -33,7 +33,7 @@ _HOMES = {
     "Decider": "decider",
     "DecisionStore": "store",
 }
-"""Modules of names that are not in ``records``; a service needs no client, and a client no store."""
+"""Modules of names that are not in ``records``: a service needs no client, a client no store."""
 
 
 def __getattr__(name: str) -> Any:
