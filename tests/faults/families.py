@@ -90,17 +90,18 @@ fault(
 # -- weights and evidence -------------------------------------------------------------------------
 
 
+EXTREME = "tests/oracles/test_extreme_arms.py::test_extreme"
 EVIDENCE = "relative_evidence"
 """Method of a family of arms that is the specification of its evidence."""
 
 fault(
     "the evidence forgets the totals (Bernoulli arms)",
-    f"{RULES}[plain-evidence_is_a_sum_of_predictions-bernoulli]",
-    edit(f"mixts.families.bernoulli:BernoulliArms.{EVIDENCE}", "won + lost)", "won)"),
+    f"{EXTREME}[plain-bernoulli of variance 1e 8-one by one]",
+    edit(f"mixts.families.bernoulli:BernoulliArms.{EVIDENCE}", "won + lost", "won"),
 )
 fault(
     "the evidence lacks the log determinant (Gaussian arms)",
-    f"{RULES}[plain-evidence_is_a_sum_of_predictions-gaussian]",
+    f"{EXTREME}[plain-gaussian of variance 1e 8-one by one]",
     edit(f"mixts.families.gaussian:GaussianArms.{EVIDENCE}", "np.log1p(n * v / noise)", "0.0"),
 )
 fault(
@@ -118,7 +119,7 @@ fault(
 
 fault(
     "failures are not counted (Bernoulli arms)",
-    f"{RULES}[plain-evidence_is_a_sum_of_predictions-bernoulli]",
+    f"{EXTREME}[plain-bernoulli of variance 1e 8-one by one]",
     edit(
         "mixts.families.bernoulli:BernoulliStatistics.count_rewards",
         'np.add.at(self.array("failures"), at, rewards == 0)',
@@ -127,7 +128,7 @@ fault(
 )
 fault(
     "the evidence of an update is not computed (arms)",
-    f"{RULES}[plain-batches_do_not_matter-bernoulli]",
+    "tests/unit/test_core_arms.py::test_what_users_do_between_decisions[plain-bernoulli]",
     edit("mixts.families.arms:ArmPosterior.update", "self._recompute(np.unique(tasks))", "pass"),
 )
 fault(
