@@ -81,7 +81,7 @@ class Linear {
     LinearHistories histories;
 
     Linear(const LinearPrior &known, const LinearLimits &bounds)
-        : prior(known), limits(bounds), work_(prior), width_(prior.n_groups() < WIDTH ? 1 : WIDTH),
+        : prior(known), limits(bounds), work_(prior), width_(prior.n_groups() < Quad::WIDTH ? 1 : Quad::WIDTH),
           n_blocks_((prior.n_groups() + width_ - 1) / width_), d_(prior.mean.m), size_(packed_size(prior.mean.m)),
           scratch_(static_cast<std::size_t>(3 * d_ * width_)), line_(static_cast<std::size_t>(d_ + 1)),
           packed_(static_cast<std::size_t>(size_)), heights_(static_cast<std::size_t>(prior.n_groups())) {}
@@ -345,13 +345,13 @@ class Linear {
     // Bring roots and means up to date; the run may go on.
     void settle(Slot &slot) {
         if (slot.waiting <= 0) return;
-        advance(slot, nullptr);
+        advance(slot, slot.last.data());
         for (Index lane = 0; lane < slot.n_active; ++lane)
             slot.spread[lane] *= prior.noise / (prior.noise + static_cast<double>(slot.waiting) * slot.spread[lane]);
         slot.waiting = 0;
     }
 
-    // Bring roots and means up to date, and project the next action, if there is one.
+    // Bring roots and means up to date, and project the next action.
     void advance(Slot &slot, const double *next) {
         const RootScratch scratch{scratch_.data(), scratch_.data() + d_ * width_, scratch_.data() + 2 * d_ * width_};
         for (Index first = 0; first < slot.n_active; first += width_) {
@@ -360,16 +360,16 @@ class Linear {
             if (slot.waiting > 0) {
                 const double noise = prior.noise / static_cast<double>(slot.waiting);
                 if (width_ == 1)
-                    update_roots<1>(root, v, noise, d_, active, next, scratch);
+                    update_roots<double>(root, v, noise, d_, active, next, scratch);
                 else
-                    update_roots<WIDTH>(root, v, noise, d_, active, next, scratch);
+                    update_roots<Quad>(root, v, noise, d_, active, next, scratch);
                 for (Index lane = first; lane < first + active; ++lane)
                     shift_means(slot, slot.group_at[lane], scratch.reach + (lane - first));
-            } else if (next != nullptr) {
+            } else {
                 if (width_ == 1)
-                    project<1>(root, next, d_, v);
+                    project<double>(root, next, d_, v);
                 else
-                    project<WIDTH>(root, next, d_, v);
+                    project<Quad>(root, next, d_, v);
             }
             for (Index l = active; l < width_; ++l)
                 for (Index k = 0; k < d_; ++k) v[k * width_ + l] = 0.0;

@@ -2,78 +2,76 @@
 // triangular, packed by columns: column k is the d - k entries from the diagonal down, and starts at
 // `column(k, d)`.
 //
-// The roots of several groups of components lie side by side in W lanes: entry i of lane l is at
-// i * W + l, so that one vector instruction serves W groups. With one lane this is a plain packed
-// root, and the loops run over its columns instead.
+// The roots of four groups of components lie side by side (T = Quad): entry i of lane l is at
+// 4 i + l. Where there are fewer groups each root lies alone (T = double).
 #pragma once
 #include <cmath>
 
+#include "quad.hpp"
 #include "views.hpp"
 
 namespace mixts {
 
-inline constexpr Index WIDTH = 4;
-
 inline Index packed_size(Index d) { return d * (d + 1) / 2; }
 inline Index column(Index k, Index d) { return k * d - k * (k - 1) / 2; }
 
-// total = x'a of each lane, x (n, W) and a (n,).
-template <int W>
-inline void dot_lanes(const double *__restrict x, const double *__restrict a, Index n, double *__restrict total) {
-    if constexpr (W == 1) {
-        *total = dot(x, a, n);
+// x'a of each lane, x (n,) of T and a (n,). Four partial sums, because each addition waits for the last.
+template <class T>
+inline T lane_dot(const double *__restrict x, const double *__restrict a, Index n) {
+    if constexpr (width_of<T> == 1) {
+        return dot(x, a, n);
     } else {
-        double part[4][W] = {};
+        T sum0 = spread<T>(0.0), sum1 = sum0, sum2 = sum0, sum3 = sum0;
         Index i = 0;
-        for (; i + 4 <= n; i += 4)
-            for (int j = 0; j < 4; ++j)
-                for (int l = 0; l < W; ++l) part[j][l] += x[(i + j) * W + l] * a[i + j];
-        for (; i < n; ++i)
-            for (int l = 0; l < W; ++l) part[0][l] += x[i * W + l] * a[i];
-        for (int l = 0; l < W; ++l) total[l] = (part[0][l] + part[1][l]) + (part[2][l] + part[3][l]);
+        for (; i + 4 <= n; i += 4) {
+            sum0 = sum0 + load<T>(x, i) * a[i];
+            sum1 = sum1 + load<T>(x, i + 1) * a[i + 1];
+            sum2 = sum2 + load<T>(x, i + 2) * a[i + 2];
+            sum3 = sum3 + load<T>(x, i + 3) * a[i + 3];
+        }
+        for (; i < n; ++i) sum0 = sum0 + load<T>(x, i) * a[i];
+        return (sum0 + sum1) + (sum2 + sum3);
     }
 }
 
-// out (d, W) = C'a of each lane. The zeros at both ends of a cost no time.
-template <int W>
+// out (d,) of T = C'a. The zeros at both ends of a cost no time.
+template <class T>
 inline void project(const double *__restrict root, const double *__restrict a, Index d, double *__restrict out) {
     Index low = 0, high = d, start = 0;
     while (low < d - 1 && a[low] == 0.0) ++low;
     while (high > low + 1 && a[high - 1] == 0.0) --high;
     for (Index k = 0; k < d; ++k) {
         const Index first = k > low ? k : low;
-        dot_lanes<W>(root + (start + first - k) * W, a + first, high > first ? high - first : 0, out + k * W);
+        store(out, k, lane_dot<T>(root + (start + first - k) * width_of<T>, a + first, high > first ? high - first : 0));
         start += d - k;
     }
 }
 
-// The temporary vectors of `update_roots`, each (d, W): factors of a column's own entries, factors of
+// The temporary vectors of `update_roots`, each (d,) of T: factors of a column's own entries, factors of
 // the sum of the later columns, and C v of before the update.
 struct RootScratch {
     double *keep, *move, *reach;
 };
 
-// Update roots C by an observation with v = C'a (d, W) and this noise variance; `active` lanes change.
-// Carlson's form of Potter's square-root update: with alpha_k the noise plus the squares of v from the
-// last entry to k, column k becomes
+// Update roots C by an observation with v = C'a, (d,) of T, and this noise variance; only the first lanes,
+// `active`, change. Carlson's form of Potter's square-root update: with alpha_k the noise plus the squares
+// of v from the last entry to k, column k becomes
 //     (alpha_{k+1} column - v_k sum_{j>k} v_j column_j) / sqrt(alpha_k alpha_{k+1}),
-// which keeps the triangle. Then v becomes C'next with the new C, while its columns are at hand;
-// without `next`, C'a, which is v_k noise / sqrt(alpha_k alpha_{k+1}).
-template <int W>
+// which keeps the triangle. Then v becomes C'next with the new C, while its columns are at hand.
+template <class T>
 inline void update_roots(double *__restrict root, double *__restrict v, double noise, Index d, Index active,
                          const double *__restrict next, const RootScratch &scratch) {
+    constexpr Index W = width_of<T>;
     double *__restrict keep = scratch.keep, *__restrict move = scratch.move, *__restrict reach = scratch.reach;
-    double alpha[W];
-    for (int l = 0; l < W; ++l) alpha[l] = noise;
-    for (Index k = d - 1; k >= 0; --k)
-        for (int l = 0; l < W; ++l) {
-            const double before = alpha[l], x = v[k * W + l];
-            alpha[l] += x * x;
-            const double scale = 1.0 / std::sqrt(before * alpha[l]);
-            keep[k * W + l] = before * scale;
-            move[k * W + l] = x * scale;
-            reach[k * W + l] = 0.0;
-        }
+    T alpha = spread<T>(noise);
+    for (Index k = d - 1; k >= 0; --k) {
+        const T before = alpha, x = load<T>(v, k);
+        alpha = alpha + x * x;
+        const T scale = inverse_root(before * alpha);
+        store(keep, k, before * scale);
+        store(move, k, x * scale);
+        store(reach, k, spread<T>(0.0));
+    }
     // Other lanes have v = 0; one times a root leaves it as it is, to the bit.
     for (Index l = active; l < W; ++l)
         for (Index k = 0; k < d; ++k) keep[k * W + l] = 1.0;
@@ -84,39 +82,35 @@ inline void update_roots(double *__restrict root, double *__restrict v, double n
         double *__restrict last = root + (start - n) * W;
         start -= 2 * n + 1;
         double *__restrict top = root + start * W, *__restrict first = top + W, *__restrict tail = reach + k * W;
-        double keep1[W], move1[W], v1[W], keep0[W], move0[W], v0[W];
-        for (int l = 0; l < W; ++l) {
-            keep1[l] = keep[k * W + l], move1[l] = move[k * W + l], v1[l] = v[k * W + l];
-            keep0[l] = keep[(k - 1) * W + l], move0[l] = move[(k - 1) * W + l], v0[l] = v[(k - 1) * W + l];
+        const T keep1 = load<T>(keep, k), move1 = load<T>(move, k), v1 = load<T>(v, k);
+        const T keep0 = load<T>(keep, k - 1), move0 = load<T>(move, k - 1), v0 = load<T>(v, k - 1);
+        T sum1 = spread<T>(0.0), sum0 = sum1;
+        for (Index i = 0; i < n; ++i) {
+            const T entry1 = load<T>(last, i), entry0 = load<T>(first, i), past = load<T>(tail, i);
+            const T between = past + entry1 * v1;
+            const T new1 = entry1 * keep1 - past * move1, new0 = entry0 * keep0 - between * move0;
+            store(last, i, new1);
+            store(first, i, new0);
+            store(tail, i, between + entry0 * v0);
+            // A sum in this loop would keep the compiler from a vector of entries.
+            if constexpr (W > 1) sum1 = sum1 + new1 * next[k + i], sum0 = sum0 + new0 * next[k + i];
         }
-        for (Index i = 0; i < n; ++i)
-            for (int l = 0; l < W; ++l) {
-                const double entry1 = last[i * W + l], entry0 = first[i * W + l], past = tail[i * W + l];
-                const double between = past + entry1 * v1[l];
-                last[i * W + l] = entry1 * keep1[l] - past * move1[l];
-                first[i * W + l] = entry0 * keep0[l] - between * move0[l];
-                tail[i * W + l] = between + entry0 * v0[l];
-            }
-        for (int l = 0; l < W; ++l) {
-            reach[(k - 1) * W + l] = top[l] * v0[l];
-            top[l] *= keep0[l];
-        }
-        if (next != nullptr) {
-            dot_lanes<W>(last, next + k, n, v + k * W);
-            dot_lanes<W>(top, next + k - 1, n + 1, v + (k - 1) * W);
-        }
+        if constexpr (W == 1) sum1 = dot(last, next + k, n), sum0 = dot(first, next + k, n);
+        const T entry = load<T>(top, 0), scaled = entry * keep0;
+        store(reach, k - 1, entry * v0);
+        store(top, 0, scaled);
+        store(v, k, sum1);
+        store(v, k - 1, sum0 + scaled * next[k - 1]);
     }
     if (k == 0) {
-        for (Index i = 0; i < d; ++i)
-            for (int l = 0; l < W; ++l) {
-                const double entry = root[i * W + l], past = reach[i * W + l];
-                root[i * W + l] = entry * keep[l] - past * move[l];
-                reach[i * W + l] = past + entry * v[l];
-            }
-        if (next != nullptr) dot_lanes<W>(root, next, d, v);
+        const T keep0 = load<T>(keep, 0), move0 = load<T>(move, 0), v0 = load<T>(v, 0);
+        for (Index i = 0; i < d; ++i) {
+            const T entry = load<T>(root, i), past = load<T>(reach, i);
+            store(root, i, entry * keep0 - past * move0);
+            store(reach, i, past + entry * v0);
+        }
+        store(v, 0, lane_dot<T>(root, next, d));
     }
-    if (next == nullptr)
-        for (Index i = 0; i < d * W; ++i) v[i] = move[i] * noise;
 }
 
 // Replace x (d,) by C x, where the entries of C are `stride` apart.

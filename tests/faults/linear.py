@@ -10,7 +10,7 @@ ORACLE = "tests/oracles/test_random_problems.py::test_short_histories"
 PLAIN = "mixts.families.linear:LinearPosterior"
 CORE = "mixts.families._linear_core:CoreLinearPosterior"
 
-# -- the plain program ------------------------------------------------------------------------------
+# -- the plain program ----------------------------------------------------------------------------
 
 fault(
     "the evidence lacks the log determinant (linear)",
@@ -50,7 +50,7 @@ fault(
     ),
 )
 
-# -- the core ---------------------------------------------------------------------------------------
+# -- the core -------------------------------------------------------------------------------------
 
 fault(
     "posteriors are not recomputed after a long history (linear, core)",

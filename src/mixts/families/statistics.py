@@ -264,9 +264,9 @@ class Statistics(ABC):
     def observe(self, tasks: ArrayLike, observed: tuple[Array, ...]) -> None:
         """Count observations in place, all or (with an error) none.
 
-        Observations are counted in order: the same observations in the same order give the same
-        bits, in one call or in many. Statistics that a belief holds must not be changed: observe a
-        ``copy()`` of them.
+        The same observations give the same statistics, in one call or in many: counts exactly, real
+        numbers to rounding (with the compiled core to the bit, if the order is the same).
+        Statistics that a belief holds must not be changed: observe a ``copy()`` of them.
 
         Parameters
         ----------
