@@ -125,10 +125,11 @@ def test_draws_and_moments_are_of_components_that_exist() -> None:
         with pytest.raises(WRONG):
             out.parameter_moments(*wrong)
     actions = np.zeros((K, D))
-    for wrong in ((actions[:, :2].copy(), np.empty((4, N, K))), (actions, np.empty((3, N, K))),
-                  (actions, np.empty((4, N + 1, K))), (actions, np.empty((4, N, K + 1)))):  # fmt: skip
+    with pytest.raises(WRONG):
+        out.action_moments(actions[:, :2].copy(), np.empty((4, N, K)))
+    for shape in ((3, N, K), (4, N + 1, K), (4, N, K + 1)):
         with pytest.raises(WRONG):
-            out.action_moments(*wrong)
+            out.action_moments(actions, np.empty(shape))
 
 
 def test_decisions_have_an_entry_for_each_component() -> None:
@@ -144,7 +145,8 @@ def test_decisions_have_an_entry_for_each_component() -> None:
 
 
 @pytest.mark.parametrize("offsets", [
-    np.array([0, 6]), np.array([-1, 5]), np.array([3, 2]), np.zeros(0, np.int64), np.array([0.0, 5]),
+    np.array([0, 6]), np.array([-1, 5]), np.array([3, 2]), np.zeros(0, np.int64),
+    np.array([0.0, 5.0]),
 ], ids=str)  # fmt: skip
 def test_tasks_lie_within_the_rows(offsets: Any) -> None:
     n = max(len(offsets) - 1, 0)
