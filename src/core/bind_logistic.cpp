@@ -3,6 +3,7 @@
 #include "generator.hpp"
 #include "logistic_learning.hpp"
 #include "logistic_moments.hpp"
+#include "logistic_tables.hpp"
 
 namespace mixts {
 namespace {
@@ -235,7 +236,7 @@ void compute(TaskPosterior &task, Rows rows, Counts trials, Counts successes, Ar
 // Set evidence, errors and moments of many tasks; without points (most = 0), Laplace's.
 void moments_of_tasks(const Design &design, Array<const Index, 1> offsets, Rows rows, Counts trials, Counts successes,
                       double tolerance, Index most, Array<double, 2> log_evidence, Array<double, 2> error,
-                      Array<double, 3> mean, nb::ndarray<double, nb::numpy, nb::ndim<4>, nb::c_contig, nb::device::cpu> covariance) {
+                      Array<double, 3> mean, Array<double, 4> covariance) {
     const Index n = static_cast<Index>(offsets.shape(0)) - 1, n_components = design.n_components(), d = design.d();
     check_offsets(view(offsets), rows.shape(0));
     if (most != 0) checked_most(most, design.points.n);
@@ -280,6 +281,30 @@ void moments_of_tasks(const Design &design, Array<const Index, 1> offsets, Rows 
     }
 }
 
+// Count observed rows in tables; return how many are counted when a table has no room left.
+Index count(Index first, Array<const Index, 1> tasks, Rows features, Array<const Index, 1> trials,
+            Array<const Index, 1> successes, Array<Index, 1> start, Array<Index, 1> size, Array<const Index, 1> room,
+            Array<double, 2> rows, Array<Index, 1> all_trials, Array<Index, 1> all_successes) {
+    const Index m = tasks.shape(0), n = start.shape(0), n_rows = rows.shape(0);
+    check_index("first", first, m + 1);
+    check_indices("tasks", view(tasks), n);
+    check_size("features", features.shape(0), m);
+    check_size("features' second axis", features.shape(1), rows.shape(1));
+    check_size("trials", trials.shape(0), m);
+    check_size("successes", successes.shape(0), m);
+    check_size("size", size.shape(0), n);
+    check_size("room", room.shape(0), n);
+    check_size("all trials", all_trials.shape(0), n_rows);
+    check_size("all successes", all_successes.shape(0), n_rows);
+    for (Index i : view(tasks)) {
+        const Index at = start.data()[i], fits = room.data()[i], used = size.data()[i];
+        if (at < 0 || used < 0 || used > fits || fits > n_rows - at)
+            throw nb::index_error("a task's rows must be within the table");
+    }
+    return count_rows(first, {view(tasks), view(features), view(trials), view(successes)},
+                      {view(start), view(size), view(room), view(rows), view(all_trials), view(all_successes)});
+}
+
 // Views of a posterior's arrays, for readers.
 template <class T>
 nb::object numbers(nb::handle owner, std::vector<T> &x, std::initializer_list<std::size_t> shape) {
@@ -291,6 +316,7 @@ nb::object numbers(nb::handle owner, std::vector<T> &x, std::initializer_list<st
 void bind_logistic(nb::module_ &m) {
     m.def("logistic_moments", &moments_of_tasks);
     m.def("logistic_predictions", &predict);
+    m.def("count_rows", &count);
     nb::class_<Points>(m, "LogisticPoints").def("__init__", [](Points *self, Array<const double, 2> z) {
         if (z.shape(0) < 1 || z.shape(1) < CHUNK || z.shape(1) % CHUNK != 0)
             throw nb::value_error("points must be (d, N) with N a multiple of 128");

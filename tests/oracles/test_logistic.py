@@ -178,7 +178,7 @@ def test_click_rates_agree_with_grids() -> None:
     for d, n in ((1, 30), (2, 100), (3, 1), (3, 2), (3, 100)):
         problem = references.draw_problem(rng, d, 1.0, 0.06, n)
         actions = rng.standard_normal((6, d))
-        design, out = one(problem, tolerance=0.003)
+        _, out = one(problem, tolerance=0.003)
         found = np.empty((4, 1, 6))
         out.action_moments(actions, found)
         rate, variance, mean, spread = found[:, 0]
@@ -201,7 +201,7 @@ def test_click_rates_agree_with_grids() -> None:
 
 def test_no_history_leaves_the_prior() -> None:
     problem = references.draw_problem(np.random.default_rng(0), 4, 1.0, 0.5, 0)
-    design, out = one(problem)
+    _, out = one(problem)
     assert out.log_evidence[0] == 0.0
     assert out.error[0] == 0.0
     mean, covariance = references.moments(out)
@@ -212,7 +212,7 @@ def test_no_history_leaves_the_prior() -> None:
 def test_certain_parameters_give_the_likelihood() -> None:
     problem = references.draw_problem(np.random.default_rng(0), 3, 1.0, 0.5, 100)
     problem = problem._replace(root=np.zeros((3, 3)))
-    design, out = one(problem)
+    _, out = one(problem)
     eta = problem.rows @ problem.mean
     expected = problem.successes @ eta - problem.trials @ np.logaddexp(0.0, eta)
     assert out.log_evidence[0] == pytest.approx(expected, rel=1e-13)

@@ -56,7 +56,7 @@ def test_ranks_of_true_parameters_are_uniform(
 def test_draws_have_the_moments_of_the_posterior() -> None:
     rng = np.random.default_rng(2)
     for deviation, n, kind in ((1.0, 100, "random"), (3.0, 100, "silent"), (3.0, 30, "separable")):
-        problem = references.draw_problem(rng, 2, deviation, 0.06, n, kind)
+        problem = references.draw_problem(np.random.default_rng(n), 2, deviation, 0.06, n, kind)
         exact = references.grid(problem, 161)
         design = references.make_design(problem.mean[None], problem.root[None])
         out = references.condition(problem, design)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 
-from mixts import _checks
+from mixts import _checks, _program
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ObservationError, OutcomeError, StatisticsError
-from mixts.families._kernels.rows import Tables, count_rows, fold_block
 from mixts.families.linear_statistics import (
     LinearStatistics,
     action_rows,
     check_rows,
+    fold_histories,
     observed_rows,
 )
 from mixts.families.statistics import WORD, Statistics
@@ -25,6 +25,25 @@ second for each component, and every update makes it anew."""
 
 _LEAST_ROOM = 4
 """Rows for which a task gets room at least; each time that room is used up, it doubles."""
+
+
+class Tables(NamedTuple):
+    """Where each task's rows are, (n,), and the rows of all tasks, (N, ...).
+
+    The rows of a task lie one after the other, sorted by their numbers, the first number first. A
+    sorted table does not depend on the order in which rows were counted.
+    """
+
+    start: Array
+    """Place of the task's first row."""
+    size: Array
+    """Number of its rows."""
+    room: Array
+    """Number of rows that fit before another task's begin."""
+    rows: Array
+    """(N, d): features."""
+    trials: Array
+    successes: Array
 
 
 class LinearBernoulliStatistics(Statistics):
@@ -191,12 +210,27 @@ class LinearBernoulliStatistics(Statistics):
         )
 
     def _count(self, tasks: Array, features: Array, trials: Array, successes: Array) -> None:
-        done = 0
-        while done < len(tasks):
-            plain = tuple(self._tables)
-            done = count_rows(done, tasks, features, trials, successes, plain)
-            if done < len(tasks):
-                self._make_room(int(tasks[done]))
+        """Count rows: in place by the core, or by sorting all rows of all tasks."""
+        if _program.core is not None:
+            features, done = np.ascontiguousarray(features), 0
+            while done < len(tasks):
+                observed = tasks, features, trials, successes
+                done = _program.core.count_rows(done, *observed, *self._tables)
+                if done < len(tasks):
+                    self._make_room(int(tasks[done]))
+            return
+        owners = np.concatenate([self.owners, tasks])
+        rows = np.concatenate([self.array("rows"), features])
+        counts = np.concatenate(
+            [[self.array("trials"), self.array("successes")], [trials, successes]], axis=1
+        )
+        order = np.lexsort((*rows.T[::-1], owners))
+        owners, rows, counts = owners[order], rows[order], counts[:, order]
+        differs = (owners[1:] != owners[:-1]) | (rows[1:] != rows[:-1]).any(axis=1)
+        first = np.flatnonzero(np.append(True, differs)[: len(rows)])
+        size = np.bincount(owners[first], minlength=len(self))
+        sums = np.add.reduceat(counts, first, axis=1) if len(first) else counts
+        self._set(_compact(size, rows[first], *sums))
 
     def _make_room(self, task: int) -> None:
         """Move the rows of a task behind all others, with twice the room."""
@@ -294,16 +328,11 @@ class LinearBernoulliStatistics(Statistics):
         rows, trials, won = (self.array(name) for name in ("rows", "trials", "successes"))
         # n rewards with k ones are as good as one reward k / sqrt(n) of features sqrt(n) x, and
         # a residual of k (n - k) / n.
-        root = np.sqrt(trials)
-        ends = np.cumsum(self._tables.size)
-        for task, (end, n) in enumerate(zip(ends, self._tables.size, strict=True)):
-            own = slice(end - n, end)
-            factor[task] = fold_block(
-                factor[task], rows[own] * root[own, None], won[own] / root[own]
-            )
-            rest = (won[own] * (trials[own] - won[own]) / trials[own]).sum()
-            factor[task, d, d] = np.hypot(factor[task, d, d], np.sqrt(rest))
-        counts = np.asarray(self._by_task(trials))
+        root, count = np.sqrt(trials), np.zeros(len(self), np.int64)
+        fold_histories(self.owners, rows * root[:, None], won / root, count, factor)
+        rest = np.bincount(self.owners, won * (trials - won) / trials, len(self))
+        factor[:, d, d] = np.hypot(factor[:, d, d], np.sqrt(rest))
+        counts = self._by_task(trials)
         return LinearStatistics(single=self.single, count=counts, factor=factor)
 
     def _select(self, index: Any) -> dict[str, Array]:
