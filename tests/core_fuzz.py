@@ -17,7 +17,7 @@ import resource
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,22 +35,37 @@ MOST_BYTES = 8 << 30
 
 @dataclass
 class Made:
-    """A core object, by the arguments of its constructor."""
+    """A core object, by the arguments of its constructor; the last ones may have names.
+
+    ``before`` holds the last call of each method so far: some methods need others first.
+    """
 
     kind: type
     arguments: tuple[Any, ...]
+    names: tuple[str, ...] = ()
+    before: tuple[Call, ...] = ()
 
     def make(self) -> Any:
-        return self.kind(*thaw(self.arguments))
+        made = called(self.kind, thaw(self.arguments), self.names)
+        for call in self.before:
+            called(call.function, (made, *thaw(call.arguments)), call.names)
+        return made
 
 
 @dataclass
 class Call:
-    """A call of a function, or of a method of an object."""
+    """A call of a function, or of a method of an object; the last arguments may have names."""
 
     name: str
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
+    names: tuple[str, ...] = ()
+
+
+def called(function: Callable[..., Any], arguments: tuple[Any, ...], names: tuple[str, ...]) -> Any:
+    """Call a function, with names for the last arguments."""
+    n = len(arguments) - len(names)
+    return function(*arguments[:n], **dict(zip(names, arguments[n:], strict=True)))
 
 
 class Drawn:
@@ -91,9 +106,8 @@ def raw(value: Any) -> Any:
 class Recorded:
     """A core object that records the calls of its methods."""
 
-    def __init__(self, recorder: Recorder, kind: type, arguments: tuple[Any, ...]) -> None:
-        vars(self).update(recorder=recorder, made=Made(kind, freeze(arguments)))
-        vars(self).update(held=kind(*raw(arguments)))
+    def __init__(self, recorder: Recorder, made: Made, held: Any) -> None:
+        vars(self).update(recorder=recorder, made=made, held=held)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.held, name)
@@ -101,10 +115,14 @@ class Recorded:
             return value
         kind = self.made.kind
 
-        def method(*arguments: Any) -> Any:
-            full = f"{kind.__name__}.{name}"
-            self.recorder.keep(full, getattr(kind, name), (self.made, *freeze(arguments)))
-            return value(*raw(arguments))
+        def method(*arguments: Any, **named: Any) -> Any:
+            given, names = (*arguments, *named.values()), tuple(named)
+            full, function, frozen = f"{kind.__name__}.{name}", getattr(kind, name), freeze(given)
+            self.recorder.keep(Call(full, function, (self.made, *frozen), names))
+            others = tuple(call for call in self.made.before if call.name != full)
+            last = Call(full, function, frozen, names)
+            vars(self)["made"] = replace(self.made, before=(*others, last))
+            return called(value, raw(given), names)
 
         return method
 
@@ -125,20 +143,23 @@ class Recorder:
         if not callable(value):
             return value
 
-        def function(*arguments: Any) -> Any:
-            self.keep(name, value, freeze(arguments))
-            if isinstance(value, type):
-                return Recorded(self, value, arguments)
-            return value(*raw(arguments))
+        def function(*arguments: Any, **named: Any) -> Any:
+            given, names = (*arguments, *named.values()), tuple(named)
+            call = Call(name, value, freeze(given), names)
+            self.keep(call)
+            result = called(value, raw(given), names)
+            if not isinstance(value, type):
+                return result
+            return Recorded(self, Made(value, call.arguments, names), result)
 
         return function
 
-    def keep(self, name: str, function: Any, arguments: tuple[Any, ...]) -> None:
-        shapes = [np.shape(x) if isinstance(x, np.ndarray) else type(x) for x in arguments]
-        kept = self.calls.setdefault(name, [])
-        if len(kept) < MOST_CALLS and f"{name}{shapes}" not in self.known:
-            self.known.add(f"{name}{shapes}")
-            kept.append(Call(name, function, arguments))
+    def keep(self, call: Call) -> None:
+        shapes = [np.shape(x) if isinstance(x, np.ndarray) else type(x) for x in call.arguments]
+        kept, known = self.calls.setdefault(call.name, []), f"{call.name}{shapes}{call.names}"
+        if len(kept) < MOST_CALLS and known not in self.known:
+            self.known.add(known)
+            kept.append(call)
 
 
 def work() -> None:
@@ -240,7 +261,7 @@ def every_call(core: Any, recorder: Recorder) -> Iterator[list[Call]]:
         for method, function in vars(held).items():
             if not hasattr(function, "__nb_signature__") or method == "__init__":
                 continue
-            full, owner = f"{name}.{method}", Made(held, made[0].arguments)
+            full, owner = f"{name}.{method}", Made(held, made[0].arguments, made[0].names)
             yield recorder.calls.get(full) or [Call(full, function, (owner, *fitting(function)))]
 
 
@@ -271,12 +292,21 @@ def hostile(rng: np.random.Generator, value: Any) -> Any:
 
 
 def changed(rng: np.random.Generator, made: Made) -> Made:
-    """Return an object made from other arguments."""
-    arguments = list(made.arguments)
-    if arguments:
-        i = rng.integers(len(arguments))
-        arguments[i] = hostile(rng, arguments[i])
-    return Made(made.kind, tuple(arguments))
+    """Return an object made, or prepared, with other arguments."""
+    k = int(rng.integers(len(made.before) + 1))
+    if k < len(made.before):
+        one = made.before[k]
+        one = replace(one, arguments=_one_changed(rng, one.arguments))
+        return replace(made, before=(*made.before[:k], one, *made.before[k + 1 :]))
+    return replace(made, arguments=_one_changed(rng, made.arguments))
+
+
+def _one_changed(rng: np.random.Generator, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    changed = list(arguments)
+    if changed:
+        i = rng.integers(len(changed))
+        changed[i] = hostile(rng, changed[i])
+    return tuple(changed)
 
 
 def _other_numbers(rng: np.random.Generator, array: Any) -> Any:
@@ -326,7 +356,7 @@ def attempt(call: Call, arguments: tuple[Any, ...]) -> bool:
     try:
         ready = thaw(arguments)
         before = [x.copy() for x in ready if isinstance(x, np.ndarray) and not x.flags.writeable]
-        call.function(*ready)
+        called(call.function, ready, call.names)
     except Exception:
         return False
     after = [x for x in ready if isinstance(x, np.ndarray) and not x.flags.writeable]
