@@ -3,8 +3,8 @@
 The integral over a component's parameters has no closed form. The study draws problems, builds
 several proposals for each, and prints the squared coefficient of variation of their weights: n
 independent points have a standard error of sqrt(value / n) nats. The last columns are those of the
-compiled loops: the error that they report, the error over the reported one, the number of points
-and the time for one component. The second table counts how often the error is covered.
+family: the error that it reports, the error over the reported one, the number of points and the
+time for one component. The second table counts how often the error is covered.
 
     python benchmarks/logistic_evidence.py
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +21,7 @@ from scipy.special import expit, gammaln, logit, ndtr, ndtri
 from scipy.stats import qmc
 
 from mixts._typing import Array
-from mixts.families._kernels import logistic
-from mixts.families._linear_bernoulli_posterior import fixed_points
+from mixts.families import _logistic as logistic
 
 N_POINTS = 1 << 13
 CASES = [
@@ -185,7 +185,7 @@ def proposals(problem: Problem, rng: np.random.Generator) -> dict[str, float]:
     return result
 
 
-def make_design(problem: Problem, n: int, tolerance: float, seed: int, copies: int = 1) -> Any:
+def make_design(problem: Problem, n: int, seed: int, copies: int = 1) -> logistic.Design:
     """Return the prior with 16 n points."""
     d = len(problem.mean)
     blocks = [
@@ -197,19 +197,19 @@ def make_design(problem: Problem, n: int, tolerance: float, seed: int, copies: i
         problem.root[None],
         np.zeros(copies, np.int64),
         logistic.make_points(np.array(blocks)),
-        tolerance,
     )
 
 
-def condition(problem: Problem, design: Any) -> tuple[Any, float]:
+def condition(problem: Problem, design: logistic.Design, tolerance: float) -> tuple[Any, float]:
     """Return the posterior and the median time in microseconds of some repetitions."""
-    n_components, d = design.mean.shape
-    out, times = logistic.new_posterior(1, n_components, d, design.points.shape[1]), []
-    table = (np.array([0, len(problem.rows)]), problem.rows, problem.trials, problem.successes)
-    wanted = np.ones((1, n_components), bool)
+    most = design.points.z.shape[1]
+    table = problem.rows, problem.trials, problem.successes
+    every, times = np.ones(len(design.mean), bool), []
     for _ in range(5):
+        out = logistic.new_posterior(design, most)
         begin = time.perf_counter()
-        logistic.condition(table, np.zeros(1, np.int64), tuple(design), wanted, tuple(out))
+        out.find_modes(*table, every)
+        out.integrate(*table, every, tolerance, most)
         times.append(time.perf_counter() - begin)
     return out, 1e6 * float(np.median(times))
 
@@ -219,22 +219,22 @@ def evidence(problem: Problem, seed: int) -> tuple[float, float, float, int, flo
 
     The points are those of the family, the reference has others.
     """
-    design = make_design(problem, 8, 0.01, seed)._replace(points=fixed_points(len(problem.mean)))
-    out, took = condition(problem, design)
+    points = logistic.fixed_points(len(problem.mean))
+    out, took = condition(problem, replace(make_design(problem, 8, seed), points=points), 0.01)
     others = [
-        condition(problem, make_design(problem, 512, 0.0, 1000 * (seed + 1) + b))[0]
+        condition(problem, make_design(problem, 512, 1000 * (seed + 1) + b), 0.0)[0]
         for b in range(4)
     ]
-    values = np.array([other.log_evidence[0, 0] for other in others])
+    values = np.array([other.log_evidence[0] for other in others])
     share = np.exp(values - values.max())
     reference = values.max() + np.log(share.mean())
     spread = share.std(ddof=1) / share.mean() / 2
-    gap = out.log_evidence[0, 0] - reference
-    return float(gap), float(out.error[0, 0]), float(spread), int(out.n_points[0, 0]), took
+    gap = out.log_evidence[0] - reference
+    return float(gap), float(out.error[0]), float(spread), int(out.n_points[0]), took
 
 
 def compare() -> None:
-    """Print the table of proposals and of the compiled loops."""
+    """Print the table of proposals and of the family."""
     names: list[str] = []
     for number, case in enumerate(CASES):
         rows, loops = [], []
@@ -244,8 +244,8 @@ def compare() -> None:
             found = proposals(problem, rng)
             names = list(found)
             loops.append(evidence(problem, seed))
-            out, _ = condition(problem, make_design(problem, 256, 0.0, 99))
-            rows.append([*found.values(), variation(out.log_weight[0, 0])])
+            out, _ = condition(problem, make_design(problem, 256, 99), 0.0)
+            rows.append([*found.values(), variation(out.log_weight[0])])
         if number == 0:
             heads = [*names, "chosen", "reported", "ratio", "points", "us"]
             print(f"{'d, deviation, rate, n, kind':34s}" + "".join(f"{x:>13s}" for x in heads))
@@ -286,8 +286,8 @@ def clock() -> None:
     """Print the time of the evidence of 5 components with d = 20 and R = 50."""
     problem = draw_problem(np.random.default_rng(0), (20, 1.0, 0.06, 1000, "dense"))
     for tolerance in (0.03, 0.02, 0.01):
-        out, took = condition(problem, make_design(problem, 256, tolerance, 0, copies=5))
-        print(f"tolerance {tolerance}: {out.n_points[0, 0]} points, {took:.0f} us for 5 components")
+        out, took = condition(problem, make_design(problem, 256, 0, copies=5), tolerance)
+        print(f"tolerance {tolerance}: {out.n_points[0]} points, {took:.0f} us for 5 components")
 
 
 def main() -> None:
