@@ -39,8 +39,8 @@ class Benchmark(ABC):
 
     @abstractmethod
     def chunk(self, side: str, index: int) -> dict[str, Any]:
-        """Play chunk ``index`` as ``"ours"`` or ``"peer"``. Return ``seconds`` by label, and
-        ``regret`` late in the chunk, relative to uniform play."""
+        """Play chunk ``index`` as ``"ours"`` or ``"peer"``. Return ``seconds`` by label, ``regret``
+        late in the chunk, relative to uniform play, and perhaps ``medians`` of rounds by label."""
 
     @abstractmethod
     def fingerprint(self) -> list[float]:
@@ -88,6 +88,7 @@ class BanditBenchmark(Benchmark):
         seconds, choices = play(player, task, N_ROUNDS, self.clock)
         return {
             "seconds": {label: float(seconds[:n].mean()) for label, n in self.windows},
+            "medians": {label: float(np.median(seconds[:n])) for label, n in self.windows},
             "regret": float(regret(task, choices)[-N_LAST:].mean()) / uniform_regret(task),
         }
 

@@ -6,8 +6,8 @@
 
 Every code runs in processes of its own with this interpreter and the sources of its checkout: this
 code, its plain program (``--plain``), and the other checkout. They take turns, because the speed of
-a machine drifts: a ratio is the median over the turns. Times are of the processor, but those of
-100,000 tasks at once, which use all processors, and of a start are of the wall.
+a machine drifts: the table has medians over the turns, also of the ratios. The time of a round is
+the median of the rounds of a turn, so that other programs on the machine matter less.
 """
 
 from __future__ import annotations
@@ -87,12 +87,18 @@ def measure_rounds(table: Table, codes: dict[str, dict[str, str]], n_turns: int)
                 for code, variables in codes.items()
             }
             turns = [
-                {code: side.chunk(turn)["seconds"] for code, side in sides.items()}
+                {code: rounds(side.chunk(turn)) for code, side in sides.items()}
                 for turn in range(1, n_turns + 1)
             ]
         for label in benchmark.labels:
             found = {code: [1e6 * turn[code][label] for turn in turns] for code in codes}
             table.add(f"{benchmark.title}; {label}", "us", found)
+
+
+def rounds(chunk: dict[str, Any]) -> dict[str, float]:
+    """Return the seconds of a round by label: medians, where a benchmark times every round."""
+    found: dict[str, float] = chunk.get("medians", chunk["seconds"])
+    return found
 
 
 # -- the first decision of a new process ----------------------------------------------------------

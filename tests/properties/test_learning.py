@@ -21,7 +21,6 @@ from tests.oracles.learning_references import (
     case_of,
 )
 
-
 pytestmark = pytest.mark.usefixtures("program")
 
 

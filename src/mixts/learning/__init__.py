@@ -4,7 +4,7 @@ from mixts.learning.check import PriorCheck, check_prior
 from mixts.learning.em import History
 from mixts.learning.histories import statistics_of
 from mixts.learning.learn import Learned, flat_family, learn, learn_prior, robust_prior
-from mixts.learning.models.base import mixture_evidence
+from mixts.learning.models.predictive import mixture_evidence
 from mixts.learning.options import LearningOptions, Method, Rule
 from mixts.learning.refit import refit, refit_prior
 from mixts.learning.select import Selection

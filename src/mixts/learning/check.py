@@ -29,7 +29,7 @@ from mixts.learning.measures import (
     scores_beside,
 )
 from mixts.learning.models import predictive_of
-from mixts.learning.models.base import mixture_evidence, transform
+from mixts.learning.models.predictive import mixture_evidence, transform
 from mixts.prior import MixturePrior
 
 N_DRAWS = 999

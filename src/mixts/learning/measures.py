@@ -11,7 +11,7 @@ from scipy import special
 
 from mixts._numbers import Estimate, estimate
 from mixts._typing import Array, Bool, Float, Int
-from mixts.learning.models.base import Predictive, Rates
+from mixts.learning.models.predictive import Predictive, Rates
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from mixts import _random
 from mixts._progress import step
 from mixts.families import Statistics
 from mixts.learning.learn import learn
-from mixts.learning.models.base import mixture_evidence
+from mixts.learning.models.predictive import mixture_evidence
 from mixts.learning.models.student import LEAST_NOISE, typical_noise, with_noise
 from mixts.learning.options import Noise
 

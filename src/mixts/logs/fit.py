@@ -23,7 +23,7 @@ from mixts.learning.histories import mapped, scaling, unmapped
 from mixts.learning.learn import Learned, flat_family, learn, robust_prior, seed_number
 from mixts.learning.measures import MORE_TASKS, Evidence, Remedies
 from mixts.learning.models import has_noise
-from mixts.learning.models.base import mixture_evidence
+from mixts.learning.models.predictive import mixture_evidence
 from mixts.learning.noise import NoiseChoice, common_noise, compare_noise
 from mixts.learning.options import Noise
 from mixts.learning.refit import refit

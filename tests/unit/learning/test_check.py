@@ -15,9 +15,9 @@ from mixts.extend.contracts import random_episodes
 from mixts.families import LinearStatistics, TabularStatistics
 from mixts.learning.check import PriorCheck, check_prior
 from mixts.learning.measures import Calibration, Surprise, Usage, scores_beside
-from mixts.learning.models.base import Predictive
 from mixts.learning.models.counts import beta_binomial
 from mixts.learning.models.linear import LinearPredictive
+from mixts.learning.models.predictive import Predictive
 from tests.contracts.problems import ALL_CASES, FamilyCase
 from tests.statistical.held_out import held_out
 

@@ -15,7 +15,7 @@ from mixts.families import LinearBernoulliStatistics, LinearStatistics
 from mixts.learning import flat_family, learn, robust_prior, statistics_of
 from mixts.learning.measures import RateCalibration
 from mixts.learning.models import model_of
-from mixts.learning.models.base import Rates
+from mixts.learning.models.predictive import Rates
 from mixts.logs.fit import fit_logs
 from mixts.logs.fitted import Fit
 from mixts.pages.fit import FitRun, described, fit_kinds, write_fit_page

@@ -14,7 +14,7 @@ from mixts import errors
 from mixts.families.noise import expected_noise, match_noise
 from mixts.learning import learn, mixture_evidence
 from mixts.learning.models import model_of, predictive_of
-from mixts.learning.models.base import transform
+from mixts.learning.models.predictive import transform
 from mixts.learning.models.student import with_noise
 from mixts.learning.noise import compare_noise
 from mixts.logs.fit import fit_logs

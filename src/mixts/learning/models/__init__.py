@@ -9,15 +9,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from mixts.learning.models.base import (
-    Model,
-    Prediction,
-    Predictive,
-    check_options,
-    has_noise,
-    model_of,
-    predictive_of,
-)
+from mixts.learning.models.base import Model, check_options, has_noise, model_of
+from mixts.learning.models.predictive import Prediction, Predictive, predictive_of
 
 __all__ = [
     "Model",

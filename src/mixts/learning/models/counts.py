@@ -17,7 +17,8 @@ from mixts import _program
 from mixts._typing import Array, Bool, Float, Int
 from mixts.families import BernoulliArms, BernoulliStatistics, Family, Statistics
 from mixts.families.special import log_rising
-from mixts.learning.models.base import ArmPredictive, MomentModel, positive
+from mixts.learning.models.base import MomentModel, positive
+from mixts.learning.models.predictive import ArmPredictive
 from mixts.learning.two_stage import LEAST_TOTAL, MOST_TOTAL, Group
 
 Counts = Float[Array, "L rows _"]

@@ -9,17 +9,11 @@ import numpy as np
 from scipy import special
 
 from mixts import _program
+from mixts._numbers import LOG_2PI
 from mixts._typing import Array, Float, Int
 from mixts.families import Family, GaussianArms, GaussianStatistics, Statistics
-from mixts.learning.models.base import (
-    LOG_2PI,
-    ArmPredictive,
-    MomentModel,
-    Prediction,
-    chi_squared,
-    noise_part,
-    positive,
-)
+from mixts.learning.models.base import MomentModel, positive
+from mixts.learning.models.predictive import ArmPredictive, Prediction, chi_squared, noise_part
 from mixts.learning.two_stage import Group
 from mixts.prior import MixturePrior
 

@@ -9,19 +9,13 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy import special
 
+from mixts._numbers import LOG_2PI
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import StatisticsError
 from mixts.families import Family, LinearGaussian, LinearStatistics, Statistics
 from mixts.families.linear import CovarianceType
 from mixts.families.linear_statistics import triangle
-from mixts.learning.models.base import (
-    LOG_2PI,
-    Prediction,
-    Predictive,
-    chi_squared,
-    noise_part,
-    positive,
-)
+from mixts.learning.models.base import positive
 from mixts.learning.models.coefficients import (
     CoefficientModel,
     LinearTasks,
@@ -29,6 +23,7 @@ from mixts.learning.models.coefficients import (
     inverses,
     moments_of_tasks,
 )
+from mixts.learning.models.predictive import Prediction, Predictive, chi_squared, noise_part
 from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates, ridge_estimates
 from mixts.prior import MixturePrior
 

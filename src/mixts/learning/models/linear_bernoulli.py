@@ -17,8 +17,8 @@ from mixts.families import Family, LinearBernoulli, LinearBernoulliStatistics, S
 from mixts.families._linear_bernoulli_posterior import click_tasks, logistic
 from mixts.families._logistic import MOST_POINTS, ClickTasks, Moments, climb, posterior_moments
 from mixts.families.coefficients import CoefficientFamily, CovarianceType
-from mixts.learning.models.base import Prediction, Predictive, Rates
 from mixts.learning.models.coefficients import CoefficientModel, inverses
+from mixts.learning.models.predictive import Prediction, Predictive, Rates
 from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates
 from mixts.prior import MixturePrior
 

@@ -11,8 +11,9 @@ from mixts._numbers import LARGEST_TOTAL
 from mixts._typing import Array, Float, Int
 from mixts.families import Family, PoissonArms, PoissonStatistics, Statistics
 from mixts.families.special import log_rising
-from mixts.learning.models.base import ArmPredictive, MomentModel, positive
+from mixts.learning.models.base import MomentModel, positive
 from mixts.learning.models.counts import HALVINGS, LIMITS, NOTHING, STEPS, Levels, trigamma
+from mixts.learning.models.predictive import ArmPredictive
 from mixts.learning.two_stage import LEAST_TOTAL, MOST_TOTAL, Group
 
 

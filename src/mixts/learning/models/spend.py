@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy import special
 
+from mixts._numbers import LOG_2PI
 from mixts._typing import Array, Float, Int
 from mixts.families import BernoulliArms, BernoulliStatistics, Family, SpendArms, SpendStatistics
 from mixts.families.spend_marginal import (
@@ -21,15 +22,9 @@ from mixts.families.spend_marginal import (
     spend_evidence,
 )
 from mixts.families.statistics import Statistics
-from mixts.learning.models.base import (
-    LOG_2PI,
-    ArmPredictive,
-    MomentModel,
-    Prediction,
-    chi_squared,
-    positive,
-)
+from mixts.learning.models.base import MomentModel, positive
 from mixts.learning.models.counts import BernoulliModel, beta_binomial, log_orders
+from mixts.learning.models.predictive import ArmPredictive, Prediction, chi_squared
 from mixts.learning.two_stage import Group
 
 BROAD_SHAPE = 2.0

@@ -10,9 +10,9 @@ from scipy import special
 
 from mixts._typing import Array, Float, Int
 from mixts.families import Family, LinearStudent, Statistics, StudentArms
-from mixts.learning.models.base import ArmPredictive, Prediction
 from mixts.learning.models.gaussian import draw_rewards
 from mixts.learning.models.linear import LinearPredictive, Rotated
+from mixts.learning.models.predictive import ArmPredictive, Prediction
 
 
 class NoiseBelief:

@@ -11,8 +11,8 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ParameterError, StatisticsError
 from mixts.families import Family, Statistics, TabularMDP, TabularStatistics
-from mixts.learning.models.base import BLOCK, Prediction, Predictive, mixture_evidence
 from mixts.learning.models.counts import Counts, CountsModel, Rows, beta_binomial, log_orders
+from mixts.learning.models.predictive import BLOCK, Prediction, Predictive, mixture_evidence
 from mixts.prior import MixturePrior
 
 
