@@ -102,13 +102,11 @@ class Inequality:
         """
         if not self.in_expectation:
             return self.share == 1
-        mean, error = self._excess
+        far, error, rounding = self._excess
         limit = N_EQUAL if self.equality else N_ERRORS
-        if mean.size > 1 and len(self.left) > 1:
-            limit = max(limit, float(chance_errors(len(self.left), mean.size)))
-        size = np.abs(self.right).reshape(len(self.right), -1).mean(axis=0)
-        far = np.abs(mean) if self.equality else mean
-        return bool((far <= limit * error + _ROUNDING * size).all())
+        if far.size > 1 and len(self.left) > 1:
+            limit = max(limit, float(chance_errors(len(self.left), far.size)))
+        return bool((far <= limit * error + rounding).all())
 
     @property
     def deviation(self) -> float:
@@ -116,18 +114,21 @@ class Inequality:
 
         Of an equality, the largest difference. Infinite if a side that does not vary is too large.
         """
-        mean, error = self._excess
-        far = np.abs(mean) if self.equality else mean
-        rounding = _ROUNDING * np.abs(self.right).reshape(len(self.right), -1).mean(axis=0)
+        far, error, rounding = self._excess
         far = np.where(np.abs(far) <= rounding, 0.0, far)
         steady = np.copysign(np.inf, far, where=far != 0, out=np.zeros_like(far))
         return float(np.divide(far, error, out=steady, where=error > rounding).max())
 
     @property
-    def _excess(self) -> Estimate:
-        """Mean of left - right for each case, and its standard error: infinite for one run."""
+    def _excess(self) -> tuple[Array, Array, Array]:
+        """For each case: mean of left - right, its standard error, and the limit of rounding.
+
+        Of an equality, the distance between the means. The error of a single run is infinite.
+        """
         mean, error = estimate((self.left - self.right).reshape(len(self.left), -1))
-        return Estimate(mean, np.where(np.isnan(error), np.inf, error))
+        rounding = _ROUNDING * np.abs(self.right).reshape(len(self.right), -1).mean(axis=0)
+        far = np.abs(mean) if self.equality else mean
+        return far, np.where(np.isnan(error), np.inf, error), rounding
 
     def __repr__(self) -> str:
         left, right = self.means
@@ -260,7 +261,7 @@ class ActionRecorder(RoundRecorder):
         self._final = round_.belief
 
     def arrays(self) -> dict[str, Array]:
-        """Return what was measured in each round, and the largest norm of an action."""
+        """Return the measurements of each round, and the largest norm of an action."""
         return {**super().arrays(), "kappa": self._kappa}
 
 

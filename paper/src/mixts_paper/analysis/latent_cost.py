@@ -271,7 +271,7 @@ _GROUPS = 2.0
 
 
 class _Setting(NamedTuple):
-    """What the bounds depend on."""
+    """The quantities on which the bounds depend."""
 
     weights: Float[Array, " L"]
     n: int

@@ -304,7 +304,7 @@ def _value(mdp: MDP, policy: Float[Array, "h X A"]) -> float:
 
 
 def _along(policy: Float[Array, "h X A"], step: Any, end: float, initial: Array) -> float:
-    """Return what backward induction along a policy gives for an episode's first state."""
+    """Return the mean over first states of the values of backward induction along a policy."""
     values = np.full(policy.shape[1], end)
     for chance in policy[::-1]:
         values = (chance * step(values)).sum(axis=1)

@@ -195,7 +195,7 @@ class Experiment(ABC):
     """Text of the report's template; empty: the file beside the module, see `template_path`."""
 
     def choices(self, **given: Any) -> dict[str, str]:
-        """Return what determines the numbers for each option: a file's content, not its path."""
+        """Return a text that identifies the value of each option: a file by content, not path."""
         return {}
 
     @abstractmethod

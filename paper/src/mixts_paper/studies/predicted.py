@@ -193,7 +193,7 @@ DATA: dict[str, Callable[[int], Data]] = {
 
 
 def rival_scores(fit: Fit, data: Data, past: pd.DataFrame) -> Array:
-    """Return what a team has anyway: the mean of each arm, or the coefficients of a regression."""
+    """Return the scores of a simple rival: means of arms, or coefficients of a regression."""
     if fit.logs.arms is not None:
         by_arm = past.groupby(past["arm"].astype(str))["reward"]
         tried = by_arm.size() >= 0.1 * by_arm.size().mean()
@@ -330,7 +330,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Say how many of the claimed predictions are right."""
+    """Return a sentence with the number of claimed predictions that are right."""
     claimed = [gap for row in rows if row.known for gap in row.gaps.values()]
     right = sum(abs(gap) <= 2 for gap in claimed)
     return f"{right} of {len(claimed)} claimed predictions are within two errors."

@@ -19,10 +19,10 @@ from mixts.environments.mdp import MDPEnvironment
 from mixts.errors import ParameterError
 from mixts.families import TabularMDP, Trajectory
 from mixts.simulation import simulate
+from paper.tests.unit.analysis.problems import WEIGHTS, gaussian, linear
 
 N_ROUNDS, N_RUNS, BLOCK, SEED = 6, 5, 3, 18
 HORIZON = 5
-WEIGHTS = [0.5, 0.3, 0.2]
 
 
 # -- problems -------------------------------------------------------------------------------------
@@ -32,26 +32,6 @@ def bernoulli() -> tuple[mixts.MixturePrior, Environment]:
     alpha = np.array([[8.0, 2.0, 2.0], [2.0, 6.0, 3.0], [1.0, 1.0, 1.5]])
     prior = mixts.MixturePrior(mixts.BernoulliArms(alpha, alpha[::-1]), WEIGHTS)
     return prior, BanditEnvironment(prior)
-
-
-def gaussian() -> tuple[mixts.MixturePrior, Environment]:
-    mean = np.array([[1.0, 0.0, 0.2], [0.0, 0.8, 0.2], [-0.5, 0.1, 0.9]])
-    variance = np.array([[0.2, 0.1, 0.5], [0.1, 0.4, 0.1], [0.6, 0.05, 0.2]])
-    prior = mixts.MixturePrior(mixts.GaussianArms(mean, variance, 0.7), WEIGHTS)
-    return prior, BanditEnvironment(prior)
-
-
-def directions(rng: np.random.Generator, n_tasks: int) -> Any:
-    return rng.normal(size=(n_tasks, 5, 4))
-
-
-def linear() -> tuple[mixts.MixturePrior, Environment]:
-    rng = np.random.default_rng(12)
-    root = rng.normal(size=(3, 4, 4))
-    covariance = root @ np.swapaxes(root, 1, 2)
-    family = mixts.LinearGaussian(0.3 * rng.normal(size=(3, 4)), covariance, 0.5)
-    prior = mixts.MixturePrior(family, WEIGHTS)
-    return prior, BanditEnvironment(prior, directions)
 
 
 def tabular() -> tuple[mixts.MixturePrior, Environment]:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from mixts_paper.experiments import all_experiments
+from mixts_paper.experiments import all_experiments, store
 from mixts_paper.experiments.base import chosen
 from mixts_paper.experiments.store import PAPER, code_hash
 
@@ -72,6 +72,13 @@ def test_an_experiment_counts_its_own_sources_and_no_others() -> None:
     assert not {"riverswim.py", "components.py"} & width
     hashes = {code_hash(experiment) for experiment in known.values()}
     assert len(hashes) == len(known)
+
+
+def test_an_edit_of_common_sources_changes_every_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = all_experiments().values()
+    before = [code_hash(experiment) for experiment in known]
+    monkeypatch.setattr(store, "_common_hash", lambda: "edited")
+    assert not set(before) & {code_hash(experiment) for experiment in known}
 
 
 def test_a_study_counts_the_modules_it_shares() -> None:

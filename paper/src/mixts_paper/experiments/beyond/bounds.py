@@ -156,7 +156,7 @@ def _verdict(steps: Mapping[str, Mapping[str, Inequality]], *names: str) -> Verd
 
 
 def _shrinking(steps: Mapping[str, Mapping[str, Inequality]]) -> str:
-    """Say how much of what the roots lose pays for the regret."""
+    """Return a sentence on the share of the lost roots that pays for regret."""
     found = []
     for problem in (KNOWN, KNOWN_STEEP):
         if "shrinking" in steps[problem.name]:

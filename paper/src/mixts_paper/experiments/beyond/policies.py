@@ -158,7 +158,7 @@ class Row(NamedTuple):
     """One problem after some rounds: a row of a table."""
 
     regret: Estimate
-    """Of MixTS."""
+    """Regret of MixTS."""
     behind: dict[str, Estimate]
     """Regret of each other policy minus that of MixTS, run by run."""
 
