@@ -1,1 +1,0 @@
-"""Compiled loops over tasks: the evidence under every component, and what maximising it needs."""
