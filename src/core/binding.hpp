@@ -5,6 +5,7 @@
 #include <nanobind/ndarray.h>
 
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "views.hpp"
@@ -13,8 +14,9 @@ namespace mixts {
 
 namespace nb = nanobind;
 
-// Contiguous numpy arrays of a type and a number of axes; anything else is a TypeError. nanobind would
-// convert other arrays, and then loops would write to a copy that nobody sees.
+// Contiguous numpy arrays of a type and a number of axes. Numbers that are only read may come in another
+// type or order: nanobind makes a copy. Indices, and arrays that loops write to, may not, or loops would
+// write to a copy that nobody sees: anything else is a TypeError.
 template <class T, int N>
 struct Array : nb::ndarray<T, nb::numpy, nb::ndim<N>, nb::c_contig, nb::device::cpu> {
     using Base = nb::ndarray<T, nb::numpy, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
@@ -74,10 +76,11 @@ struct type_caster<mixts::Array<T, N>> {
     using Inner = make_caster<typename Exact::Base>;
     NB_TYPE_CASTER(Exact, Inner::Name)
 
-    template <class Flags>
-    bool from_python(handle source, Flags flags, cleanup_list *cleanup) noexcept {
+    bool from_python(handle source, std::uint32_t flags, cleanup_list *cleanup) noexcept {
+        constexpr bool is_read = std::is_const_v<T> && !std::is_same_v<T, const mixts::Index>;
+        if (!is_read) flags &= ~static_cast<std::uint32_t>(cast_flags::convert);
         Inner inner;
-        if (!inner.from_python(source, flags & ~static_cast<Flags>(cast_flags::convert), cleanup)) return false;
+        if (!inner.from_python(source, flags, cleanup)) return false;
         value = Exact(std::move(inner.value));
         return true;
     }

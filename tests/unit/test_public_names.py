@@ -269,7 +269,7 @@ def test_the_core_needs_no_extra() -> None:
     absent = [
         "apsw", "beartype", "dask", "distributed", "gymnasium", "httptools", "httpx", "jaxtyping",
         "jinja2", "matplotlib", "msgspec", "playwright", "psycopg", "pyarrow", "rich", "sklearn",
-        "starlette", "threadpoolctl",
+        "threadpoolctl",
     ]  # fmt: skip
     script = (
         f"import sys; sys.modules.update(dict.fromkeys({absent})); import mixts; "

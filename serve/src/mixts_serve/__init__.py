@@ -4,11 +4,16 @@
 ``client`` speaks to that, and ``dashboard`` draws its pages.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from mixts_serve._version import __version__ as __version__
-from mixts_serve.client import AsyncClient, Client
-from mixts_serve.decider import Decider
-from mixts_serve.records import Decide, Decision, Receipt, Reward, TaskState
-from mixts_serve.store import DecisionStore
+
+if TYPE_CHECKING:
+    from mixts_serve.client import AsyncClient, Client
+    from mixts_serve.decider import Decider
+    from mixts_serve.records import Decide, Decision, Receipt, Reward, TaskState
+    from mixts_serve.store import DecisionStore
 
 __all__ = [
     "AsyncClient",
@@ -21,3 +26,23 @@ __all__ = [
     "Reward",
     "TaskState",
 ]
+
+_HOMES = {
+    "AsyncClient": "client",
+    "Client": "client",
+    "Decider": "decider",
+    "DecisionStore": "store",
+}
+"""Modules of names that are not in ``records``: a service needs no client, a client no store."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'mixts_serve' has no attribute {name!r}")
+    module = import_module(f"mixts_serve.{_HOMES.get(name, 'records')}")
+    value = globals()[name] = getattr(module, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

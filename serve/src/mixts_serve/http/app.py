@@ -13,12 +13,10 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import msgspec
-from starlette.routing import Router
-from starlette.types import Message, Receive, Scope, Send
 
 from mixts.errors import MixtsError, StoreError
-from mixts_serve.http import endpoints, protocol
-from mixts_serve.http.endpoints import Endpoints
+from mixts_serve.http import Receive, Scope, Send, endpoints, protocol
+from mixts_serve.http.endpoints import Endpoints, Request
 from mixts_serve.http.limits import (
     ROOM_BODIES,
     Bodies,
@@ -30,7 +28,6 @@ from mixts_serve.http.limits import (
 from mixts_serve.http.metrics import Metrics
 from mixts_serve.http.openapi import BODY_ERRORS, Endpoint, document
 from mixts_serve.http.refusals import (
-    JSON,
     Header,
     RefusalError,
     refusal_for,
@@ -333,7 +330,6 @@ class Service:
         self._endpoints = Endpoints(
             decider, store, self._limits, self._bodies, self.metrics, openapi, needs_token
         )
-        self._router = Router(self._endpoints.routes(), redirect_slashes=False)
 
     def use_tokens(self, tokens: Tokens) -> None:
         """Admit clients by these tokens from now on; not for a service that had none."""
@@ -418,10 +414,11 @@ class Service:
             access_log.debug("%s %s %s %d", address, scope["method"], path, status)
 
     async def _route(self, scope: Scope, receive: Receive, sender: Sender) -> None:
-        # Match the path before decoding: an encoded slash is part of a task's name.
-        scope["path"] = scope["raw_path"].decode("latin-1")
-        scope["app"] = self  # makes the router raise 404 and 405 instead of sending plain text
-        await self._router(scope, receive, sender.send)
+        """Respond to a request for anything but an operation."""
+        name, handle, parameters = self._endpoints.find(scope["method"], scope["raw_path"])
+        scope["mixts.endpoint"] = name
+        response = await handle(Request(scope, receive, parameters))
+        await sender.respond(response.status, response.body, response.headers, response.kind)
 
 
 STOPPING = RefusalError(
@@ -484,30 +481,26 @@ class Sender:
         self.status = 0
         """Status of the response; 0 before it has begun."""
 
-    async def respond(self, status: int, body: bytes, headers: tuple[Header, ...] = ()) -> None:
-        """Send a whole response in JSON."""
+    async def respond(
+        self,
+        status: int,
+        body: bytes,
+        headers: tuple[Header, ...] = (),
+        kind: bytes = b"application/json",
+    ) -> None:
+        """Send a whole response of a kind, a media type."""
         self.status = status
-        length = (b"content-length", b"%d" % len(body))
-        await self._send(
-            {
-                "type": "http.response.start",
-                "status": status,
-                "headers": [JSON, length, *SECURITY_HEADERS, *headers],
-            }
-        )
+        own = {name for name, _ in headers}
+        given = [
+            (b"content-type", kind),
+            (b"content-length", b"%d" % len(body)),
+            *(header for header in SECURITY_HEADERS if header[0] not in own),
+            *headers,
+        ]
+        await self._send({"type": "http.response.start", "status": status, "headers": given})
         await self._send({"type": "http.response.body", "body": body})
 
     async def refuse(self, refusal: RefusalError) -> None:
         """Send an error, unless a response has already begun."""
         if not self.status:
             await self.respond(refusal.status, protocol.encode_error(refusal), refusal.headers)
-
-    async def send(self, message: Message) -> None:
-        """Send a part of a Starlette response."""
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            headers = list(message["headers"])
-            present = {name for name, _ in headers}
-            headers += [header for header in SECURITY_HEADERS if header[0] not in present]
-            message["headers"] = headers
-        await self._send(message)

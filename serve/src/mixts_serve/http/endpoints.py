@@ -15,24 +15,47 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, TypeVar
-from urllib.parse import unquote
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, unquote
 
 from msgspec.structs import asdict
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from mixts.errors import OverloadedError, ParameterError, StoreError, UnknownTaskError
-from mixts_serve.http import protocol
+from mixts_serve.http import Receive, Scope, protocol
 from mixts_serve.http.limits import Bodies, Limits, read_headers
 from mixts_serve.http.metrics import CONTENT_TYPE, Metrics
 from mixts_serve.http.openapi import BODY_ERRORS, TASK, Endpoint, parameter
 from mixts_serve.http.protocol import ActivePriorInfo, HealthStatus
-from mixts_serve.http.refusals import RefusalError, retry_after
+from mixts_serve.http.refusals import Header, RefusalError, retry_after, wrong_method
 from mixts_serve.http.security import PAGE_POLICY
 from mixts_serve.records import Activation, PriorVersion, TaskState
 from mixts_serve.versions import ArmChanges, ArmList
+
+
+class Request(NamedTuple):
+    """A request, without its body."""
+
+    scope: Scope
+    receive: Receive
+    parameters: dict[str, str]
+    """Segments of the path, by the names of its parameters, as encoded by the client."""
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Parameters of the query; the last one of a name."""
+        text = self.scope["query_string"].decode("latin-1")
+        return dict(parse_qsl(text, keep_blank_values=True))
+
+
+class Response(NamedTuple):
+    """A whole response."""
+
+    body: bytes
+    status: int = 200
+    kind: bytes = b"application/json"
+    """The media type."""
+    headers: tuple[Header, ...] = ()
+
 
 Value = TypeVar("Value")
 Handler = Callable[[Request], Awaitable[Response]]
@@ -158,19 +181,20 @@ class Endpoints:
         self._uploads = 0
         """Priors that are being received or stored."""
 
-    def routes(self) -> list[Route]:
-        """Return a route for each path."""
-        handlers: dict[str, dict[str, Handler]] = {}
-        for each in ENDPOINTS:
-            handlers.setdefault(each.path, {})[each.method] = getattr(self, each.name)
-        for path, name in PAGES.items():
-            handlers[path] = {"GET": getattr(self, name)}
-        for path, name in PAGE_CHANGES.items():
-            handlers[path] = {"POST": getattr(self, name)}
-        return [
-            Route(path, _dispatch(of_path), methods=list(of_path))
-            for path, of_path in handlers.items()
-        ]
+    def find(self, method: str, path: bytes) -> tuple[str, Handler, dict[str, str]]:
+        """Return the name of an endpoint, its handler, and the parameters of the path.
+
+        The path is as it came: an encoded slash is part of a task's name.
+        """
+        text = path.decode("latin-1")
+        for pattern, methods in _ADDRESSES:
+            found = pattern.fullmatch(text)
+            if found is not None:
+                name = methods.get("GET" if method == "HEAD" else method)
+                if name is None:
+                    raise wrong_method(*methods, *(["HEAD"] if "GET" in methods else []))
+                return name, getattr(self, name), found.groupdict()
+        raise RefusalError(404, "not_found", "there is nothing at this address")
 
     # -- tasks and priors ---------------------------------------------------------------------
 
@@ -324,7 +348,7 @@ class Endpoints:
             gauges |= await self.readers.run(self._store_gauges)
         settings = asdict(self._decider.policy)
         policy = {name: "" if value is None else str(value) for name, value in settings.items()}
-        return Response(self._metrics.text(gauges, policy), headers={"content-type": CONTENT_TYPE})
+        return Response(self._metrics.text(gauges, policy), kind=CONTENT_TYPE)
 
     def _store_gauges(self) -> dict[str, tuple[str, float]]:
         totals = self._store.totals()
@@ -352,14 +376,14 @@ class Endpoints:
     @endpoint("GET", "/openapi.json", dict[str, Any], "This document")
     async def openapi(self, request: Request) -> Response:
         """Return the OpenAPI document."""
-        return Response(self._document, media_type="application/json")
+        return Response(self._document)
 
     # -- pages --------------------------------------------------------------------------------
 
     async def overview_page(self, request: Request) -> Response:
         """Return the dashboard."""
         names = ("search", "offset", "span", "arm", "arms")
-        query = {name: text for name, text in request.query_params.items() if name in names}
+        query = {name: text for name, text in request.query.items() if name in names}
         return await self._page(
             lambda: _dashboard().overview_page(
                 self._decider, self._store, now=self._store.now(), **query,
@@ -370,7 +394,7 @@ class Endpoints:
 
     async def task_page(self, request: Request) -> Response:
         """Return the page of one task."""
-        name = request.query_params.get("name", "")
+        name = request.query.get("name", "")
         try:
             return await self._page(
                 lambda: _dashboard().task_page(
@@ -389,30 +413,35 @@ class Endpoints:
 
     async def asset(self, request: Request) -> Response:
         """Return a style sheet or a script of the pages."""
-        found = _dashboard().ASSETS.get(request.path_params["name"])
+        found = _dashboard().ASSETS.get(request.parameters["name"])
         if found is None:
             raise RefusalError(404, "not_found", "there is nothing at this address")
         media_type, content = found
-        return Response(content, headers={"content-type": media_type})
+        return Response(content, kind=media_type.encode())
 
 
 # -- requests and responses -----------------------------------------------------------------------
 
 
-def _dispatch(handlers: dict[str, Handler]) -> Handler:
-    """Return one handler for all methods of a path."""
+def _addresses() -> list[tuple[re.Pattern[str], dict[str, str]]]:
+    """Return a pattern for each address, and the names of its endpoints by method."""
+    found: dict[str, dict[str, str]] = {}
+    for each in ENDPOINTS:
+        found.setdefault(each.path, {})[each.method] = each.name
+    found |= {path: {"GET": name} for path, name in PAGES.items()}
+    found |= {path: {"POST": name} for path, name in PAGE_CHANGES.items()}
+    return [
+        (re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path)), methods)
+        for path, methods in found.items()
+    ]
 
-    async def dispatch(request: Request) -> Response:
-        handler = handlers["GET" if request.method == "HEAD" else request.method]
-        request.scope["mixts.endpoint"] = handler.__name__
-        return await handler(request)
 
-    return dispatch
+_ADDRESSES = _addresses()
 
 
 def _flag(request: Request, name: str) -> bool:
     """Return a flag of the query, false unless it is given."""
-    text = request.query_params.get(name, "false")
+    text = request.query.get(name, "false")
     if text not in ("true", "false"):
         raise RefusalError(422, "invalid", f"{name} must be true or false", name)
     return bool(text == "true")
@@ -421,7 +450,7 @@ def _flag(request: Request, name: str) -> bool:
 def path_parameter(request: Request, name: str) -> str:
     """Return a segment of the path, decoded."""
     try:
-        return unquote(request.path_params[name], errors="strict")
+        return unquote(request.parameters[name], errors="strict")
     except UnicodeDecodeError:
         raise RefusalError(
             400, "bad_request", f"{name} must be UTF-8, percent-encoded", name
@@ -430,15 +459,15 @@ def path_parameter(request: Request, name: str) -> str:
 
 def json_response(content: Any, status: int = 200) -> Response:
     """Return a response in JSON."""
-    return Response(protocol.encode(content), status, media_type="application/json")
+    return Response(protocol.encode(content), status)
 
 
 def page_response(content: str, status: int = 200) -> Response:
     """Return a response in HTML; with status 503 it says when to try again."""
-    headers = {"content-security-policy": PAGE_POLICY}
+    headers = ((b"content-security-policy", PAGE_POLICY.encode()),)
     if status == 503:
-        headers["retry-after"] = "5"
-    return Response(content, status, headers, "text/html")
+        headers += retry_after(5)
+    return Response(content.encode(), status, b"text/html; charset=utf-8", headers)
 
 
 def _dashboard() -> Any:
@@ -453,5 +482,5 @@ _HOST = re.compile(r"[A-Za-z0-9.:\[\]-]{1,255}")
 
 def _address(request: Request) -> str:
     """Return the address of the service as the client's Host header gives it."""
-    host = request.headers.get("host", "")
+    host = dict(request.scope["headers"]).get(b"host", b"").decode("latin-1")
     return f"http://{host}" if _HOST.fullmatch(host) else "http://127.0.0.1"

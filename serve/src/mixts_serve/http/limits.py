@@ -6,8 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from starlette.types import Receive
-
+from mixts_serve.http import Receive
 from mixts_serve.http.refusals import CLOSE, Header, RefusalError, retry_after
 
 

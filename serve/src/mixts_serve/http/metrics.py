@@ -13,7 +13,7 @@ from mixts_serve.records import Decision, Receipt
 BUCKETS = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Upper bounds of the response times' histogram, in seconds: a durable write takes milliseconds."""
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 _EVENTS = {
     "late_rewards": "Rewards after the reward window.",

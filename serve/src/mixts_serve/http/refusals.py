@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from starlette.exceptions import HTTPException
-
 from mixts import errors
 
 log = logging.getLogger("mixts_serve")
@@ -77,10 +75,6 @@ def refusal_for(error: Exception, field: str | None = None) -> RefusalError:
     """
     if isinstance(error, RefusalError):
         return error
-    if isinstance(error, HTTPException):
-        if error.status_code == 405:
-            return wrong_method((error.headers or {}).get("Allow", "GET"))
-        return RefusalError(error.status_code, "not_found", "there is nothing at this address")
     for kind in type(error).__mro__:
         if kind in RESPONSES:
             status, code, usual = RESPONSES[kind]
@@ -96,8 +90,8 @@ def _field(error: Exception, usual: str | None, conflicting: str | None) -> str 
     return named or usual or (conflicting if isinstance(error, errors.ConflictError) else None)
 
 
-def wrong_method(allowed: str) -> RefusalError:
+def wrong_method(*allowed: str) -> RefusalError:
     """Return the error for a method that an address does not accept."""
-    listed = ", ".join(sorted(allowed.split(", ")))
+    listed = ", ".join(sorted(allowed))
     header = (b"allow", listed.encode())
     return RefusalError(405, "method_not_allowed", f"expected {listed}", headers=(header,))

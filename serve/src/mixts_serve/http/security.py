@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from starlette.types import Scope
-
 from mixts.errors import ParameterError
+from mixts_serve.http import Scope
 from mixts_serve.http.limits import Headers, RateLimit
 from mixts_serve.http.refusals import CLOSE, Header, RefusalError
 
