@@ -265,15 +265,12 @@ PACKAGES = ("mixts", "mixts_serve", "mixts_paper")
 
 
 class CheckedModules(MetaPathFinder):
-    """Finds the modules of mixts before Python does.
-
-    But for compiled code: numba cannot compile a function that is wrapped in checks.
-    """
+    """Finds the modules of mixts before Python does."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname.split(".")[0] not in PACKAGES or "kernels" in fullname:
+        if fullname.split(".")[0] not in PACKAGES:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and isinstance(spec.loader, SourceFileLoader):

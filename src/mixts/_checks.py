@@ -77,7 +77,7 @@ def real_array(value: ArrayLike, name: str, n_dims: int) -> Array:
 def numbers(value: Any, expected: str, error: type[MixtsError]) -> Array:
     """Return the value as a float array, or raise an error whose message begins with ``expected``.
 
-    The array is writable and contiguous, because numba compiles a loop again for any other layout.
+    The array is writable and contiguous, as the compiled core needs it.
     """
     array = _array(value, expected, error)
     if array.dtype == np.float64:

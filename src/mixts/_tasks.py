@@ -14,7 +14,7 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Int
 from mixts.errors import ObservationError, ParameterError, TaskError
 
-# Never written to, but not read-only: numba would compile the loops again for read-only arrays.
+# Never written to.
 _ONE = np.zeros(1, np.int64)
 
 

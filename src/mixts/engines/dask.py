@@ -280,7 +280,7 @@ Versions = dict[str, str]
 def versions() -> Versions:
     """Return the versions of all that determines numbers to the bit, in this process."""
     found = {"Python": platform.python_version(), "mixts": __version__}
-    found |= {name: metadata.version(name) for name in ("numpy", "scipy", "numba")}
+    found |= {name: metadata.version(name) for name in ("numpy", "scipy")}
     # During development the code changes while the version stays.
     found["mixts' code"] = sources_hash(LIBRARY.numerical())
     return found

@@ -395,7 +395,7 @@ def _settings(fit: Fit) -> Mapping[str, str]:
 
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "mixts": __version__}
-    return found | {name: metadata.version(name) for name in ("numpy", "scipy", "numba", "pyarrow")}
+    return found | {name: metadata.version(name) for name in ("numpy", "scipy", "pyarrow")}
 
 
 def _svg(result: Selection | PriorCheck) -> bytes:
