@@ -1,1 +1,0 @@
-"""Compiled loops: plain arrays in, checked before anything changes, the first bad place out."""
