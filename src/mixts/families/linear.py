@@ -69,12 +69,13 @@ def solve(
         The posteriors.
     """
     m, d = theta_0.shape
-    r, z, rest = factor[:, :d, :d], factor[:, :d, d], factor[:, d, d] / sigma
+    r, z = factor[:, :d, :d], factor[:, :d, d]
+    rest = factor[:, d, d] / sigma
     stacked = np.zeros((m, 2 * d, d + 1))
     stacked[:, :d, :d] = np.eye(d)
     stacked[:, d:, :d] = r @ root / sigma
     stacked[:, d:, d] = (z - (r @ theta_0[..., None])[..., 0]) / sigma
-    both = np.linalg.qr(stacked, mode="r")
+    both = np.asarray(np.linalg.qr(stacked, mode="r"))
     t, g, q = both[:, :d, :d], both[:, :d, d:], both[:, d, d] ** 2
     # C T^-1 is the transpose of the solution of T'X = C'.
     after = np.swapaxes(np.linalg.solve(np.swapaxes(t, 1, 2), np.swapaxes(root, 1, 2)), 1, 2)
