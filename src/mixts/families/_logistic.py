@@ -238,7 +238,8 @@ def factorise(block: Float[Array, "R r"], weight: Float[Array, " R"]) -> Float[A
             return np.asarray(factor)
     except np.linalg.LinAlgError:
         pass
-    upper = np.linalg.qr(np.concatenate([np.eye(r), np.sqrt(weight)[:, None] * block]), mode="r")
+    stacked = np.concatenate([np.eye(r), np.sqrt(weight)[:, None] * block])
+    upper = np.asarray(np.linalg.qr(stacked, mode="r"))
     return np.asarray((upper * np.where(np.diagonal(upper) < 0, -1.0, 1.0)[:, None]).T)
 
 
@@ -580,7 +581,7 @@ class PointPosterior:
         variate).
         """
         out[:] = 0.0
-        for s in np.flatnonzero(self.n_known):
+        for s in np.flatnonzero(self.n_known).tolist():
             out[:, s] = self._action_moments(s, actions)
 
     def _action_moments(self, s: int, actions: Array) -> tuple[Array, Array, Array, Array]:
@@ -657,7 +658,8 @@ def posterior_moments(
     """
     (n_components, d), n = design.mean.shape, len(tasks.offsets) - 1
     lead = (n if moments else 0, n_components)
-    found = Moments(*np.zeros((2, n, n_components)), np.zeros((*lead, d)), np.zeros((*lead, d, d)))
+    evidence, error = np.zeros((2, n, n_components))
+    found = Moments(evidence, error, np.zeros((*lead, d)), np.zeros((*lead, d, d)))
     if _program.core is not None:
         from mixts.engines._workers import in_threads  # not needed for decisions
 
@@ -671,7 +673,8 @@ def posterior_moments(
         return found
     posterior, every = PointPosterior(design, max(most_points, CHUNK)), np.ones(n_components, bool)
     for i in range(n):
-        _, *table = tasks.part(i, i + 1)
+        own = tasks.part(i, i + 1)
+        table = own.rows, own.trials, own.successes
         posterior.find_modes(*table, every)
         if most_points:
             posterior.integrate(*table, every, TOLERANCE, most_points)
