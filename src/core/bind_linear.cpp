@@ -331,7 +331,8 @@ class LinearCore {
         check_size("a row of out", found.k, actions.m);
         check_tasks(index);
         for (Index i = 0; i < numbers.n * numbers.m; ++i)
-            if (numbers.data[i] < 0) throw nb::value_error("pairs must be at least 0");
+            if (numbers.data[i] < 0 || numbers.data[i] > 1'000'000'000)
+                throw nb::value_error("pairs must be from 0 to 1e9");
         for (Index i = 0; i < available.n; ++i)
             if (std::count(available.row(i).begin(), available.row(i).end(), true) == 0)
                 throw nb::value_error("every decision needs an available action");

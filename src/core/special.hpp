@@ -2,6 +2,7 @@
 // here subtracts two large numbers: with 1e8 observations, evidence keeps its digits.
 #pragma once
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "views.hpp"
@@ -18,6 +19,8 @@ inline double stirling_rest(double x) {
 // ln Gamma(a + n) - ln Gamma(a) for whole n, the log of the rising factorial a (a + 1) ... (a + n - 1).
 inline double log_rising(double a, double n) {
     double total = 0.0;
+    // The loops end for positive a and n only; other numbers come from counts that no history has.
+    if (!(a > 0.0 && n >= 0.0)) return std::numeric_limits<double>::quiet_NaN();
     if (n <= 16.0) {
         for (int i = 0; i < static_cast<int>(n); ++i) total += std::log(a + i);
         return total;
@@ -46,6 +49,7 @@ struct HalfStep {
 
 inline HalfStep half_step(double x) {
     double ratio = 1.0;
+    if (!(x > 0.0)) return {std::numeric_limits<double>::quiet_NaN(), 0.0};
     while (x < 10.0) {
         ratio *= x / (x + 0.5);
         x += 1.0;

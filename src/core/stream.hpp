@@ -5,6 +5,7 @@
 #pragma once
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <cstdint>
 
 #include "views.hpp"
@@ -45,8 +46,10 @@ struct Stream {
         }
     }
 
-    // A Gamma variable of a shape of at least 1 (Marsaglia and Tsang, 2000).
+    // A Gamma variable of a shape of at least 1 (Marsaglia and Tsang, 2000); NaN for any other, for
+    // which the loop would not end.
     double gamma(double shape) {
+        if (!(shape >= 1.0 && shape <= 1e300)) return std::numeric_limits<double>::quiet_NaN();
         const double d = shape - 1.0 / 3.0, width = 1.0 / std::sqrt(9.0 * d);
         for (;;) {
             const double x = normal(), root = 1.0 + x * width, v = root * root * root, u = uniform();
