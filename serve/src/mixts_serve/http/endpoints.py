@@ -167,7 +167,7 @@ class Endpoints:
         limits: Limits,
         bodies: Bodies,
         metrics: Metrics,
-        document: bytes,
+        document: Callable[[], bytes],
         needs_token: bool,
     ) -> None:
         self._decider = decider
@@ -376,7 +376,7 @@ class Endpoints:
     @endpoint("GET", "/openapi.json", dict[str, Any], "This document")
     async def openapi(self, request: Request) -> Response:
         """Return the OpenAPI document."""
-        return Response(self._document)
+        return Response(self._document())
 
     # -- pages --------------------------------------------------------------------------------
 
