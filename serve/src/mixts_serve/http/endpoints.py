@@ -464,7 +464,7 @@ def json_response(content: Any, status: int = 200) -> Response:
 
 def page_response(content: str, status: int = 200) -> Response:
     """Return a response in HTML; with status 503 it says when to try again."""
-    headers = ((b"content-security-policy", PAGE_POLICY.encode()),)
+    headers: tuple[Header, ...] = ((b"content-security-policy", PAGE_POLICY.encode()),)
     if status == 503:
         headers += retry_after(5)
     return Response(content.encode(), status, b"text/html; charset=utf-8", headers)
