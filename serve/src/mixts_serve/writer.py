@@ -121,7 +121,8 @@ class Submission:
         start = len(self.results)
         if start == 0 and self.size <= most:
             return Slice(self, self.operations, self.size)
-        size, taken = 0, []
+        size = 0
+        taken: list[Any] = []
         for operation in self.operations[start:]:
             more = size_of(operation)
             if size + more > most and len(taken) >= at_least:

@@ -8,7 +8,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -326,7 +326,11 @@ class Service:
         self.metrics = Metrics()
         self._operations = Operations(decider, self._limits, self._rate_limit, self.metrics)
         needs_token = tokens is not None
-        openapi = protocol.encode(document(ENDPOINTS, self._limits, needs_token))
+
+        @cache
+        def openapi() -> bytes:
+            return protocol.encode(document(ENDPOINTS, self._limits, needs_token))
+
         self._endpoints = Endpoints(
             decider, store, self._limits, self._bodies, self.metrics, openapi, needs_token
         )

@@ -309,7 +309,7 @@ class Connection(HttpToolsProtocol):
 
         exchange = self._service.perform(cycle.scope, bytes(cycle.body), reply)
         if not exchange.is_done:
-            self.tasks.add(exchange)  # the end of the service waits for it
+            self.tasks.add(exchange)  # type: ignore[arg-type]  # a stop waits for it, or cancels it
 
     def _reply(self, cycle: Any, status: int, body: bytes, headers: tuple[Header, ...]) -> None:
         """Send a whole response, as uvicorn sends those of ASGI applications."""
@@ -322,7 +322,9 @@ class Connection(HttpToolsProtocol):
         head += [b"%b: %b\r\n" % header for header in given if header is not CLOSE]
         if not cycle.keep_alive:
             head.append(b"connection: close\r\n")
-        self.transport.write_now(b"".join([*head, b"\r\n", body]))
+        self.transport.write_now(  # type: ignore[attr-defined]
+            b"".join([*head, b"\r\n", body])
+        )
         if not cycle.keep_alive:
             self.transport.close()
         cycle.on_response()

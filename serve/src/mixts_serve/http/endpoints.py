@@ -167,7 +167,7 @@ class Endpoints:
         limits: Limits,
         bodies: Bodies,
         metrics: Metrics,
-        document: bytes,
+        document: Callable[[], bytes],
         needs_token: bool,
     ) -> None:
         self._decider = decider
@@ -376,7 +376,7 @@ class Endpoints:
     @endpoint("GET", "/openapi.json", dict[str, Any], "This document")
     async def openapi(self, request: Request) -> Response:
         """Return the OpenAPI document."""
-        return Response(self._document)
+        return Response(self._document())
 
     # -- pages --------------------------------------------------------------------------------
 
@@ -464,7 +464,7 @@ def json_response(content: Any, status: int = 200) -> Response:
 
 def page_response(content: str, status: int = 200) -> Response:
     """Return a response in HTML; with status 503 it says when to try again."""
-    headers = ((b"content-security-policy", PAGE_POLICY.encode()),)
+    headers: tuple[Header, ...] = ((b"content-security-policy", PAGE_POLICY.encode()),)
     if status == 503:
         headers += retry_after(5)
     return Response(content.encode(), status, b"text/html; charset=utf-8", headers)

@@ -18,7 +18,7 @@ from mixts_serve.http import connections, server
 from mixts_serve.http.limits import Limits
 from mixts_serve.http.security import SCOPES, Grant, Tokens
 
-from serve.tests.unit.http.calls import FakeDecider, service
+from serve.tests.unit.http.calls import FakeDecider, post, service
 from serve.tests.unit.store.faulty_store import wait_until
 
 LIMITS = Limits(body=20_000, head=4_000, seconds=0.25)
@@ -79,6 +79,26 @@ def test_a_request_is_answered(running: Server) -> None:
     length = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
     status, answer = running.exchange(POST + length + body)
     assert (status, json.loads(answer)["action"]) == (200, 2)
+
+
+@pytest.mark.parametrize("padding", [0, 18_000, 30_000])
+@pytest.mark.parametrize("body", [b'{"task": "t"}', b'{"task": 1}', b"no JSON"])
+def test_a_connection_answers_as_the_application_does(
+    running: Server, body: bytes, padding: int
+) -> None:
+    """Small bodies are answered without a task, those above 16 KiB by the ASGI application."""
+    body += b" " * padding
+    expected = post(service(FakeDecider(), limits=LIMITS, rate=0), "/v1/decide", body)
+    head = POST + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+    with running.connect() as connection:
+        connection.sendall(head)
+        time.sleep(0.05)  # the body comes later than its head
+        connection.sendall(body)
+        content = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert _answer(content) == (expected.status, expected.body)
+    lines = content.partition(b"\r\n\r\n")[0].decode().splitlines()[1:]
+    headers = dict(line.split(": ", 1) for line in lines)
+    assert headers.keys() - {"date"} == expected.headers.keys() | {"connection"}
 
 
 def test_a_body_in_chunks_is_read(running: Server) -> None:
