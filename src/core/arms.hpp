@@ -6,7 +6,7 @@
 //
 //     accepts(t, k, y, total)   whether y is a possible reward of arm k; `total` is the sum of the batch
 //     predict(t, k, y, sums)    add the log probability of the next reward to each component's evidence
-//     count(t, k, y)            count the reward
+//     count(t, k, y)            count the reward; `learn` does both
 //     evidence(t, sums)         compute the log evidence of a task from its statistics
 //     parameters(t, s, ...)     the posterior parameters of all arms under component s
 //
@@ -41,6 +41,7 @@ struct Sums {
 // -- Bernoulli ----------------------------------------------------------------------------------
 
 struct Bernoulli {
+    static constexpr bool DECIDES = true;
     static constexpr Form FORM = Form::LOGIT_BETA;
     Matrix<Index> successes, failures;
     Parameters alpha, beta;
@@ -104,6 +105,7 @@ inline double poisson_gap(double a, double b, double y, double n) {
 }
 
 struct Poisson {
+    static constexpr bool DECIDES = true;
     static constexpr Form FORM = Form::LOG_GAMMA;
     Matrix<Index> counts, totals;
     Matrix<double> log_factorials;
@@ -167,6 +169,7 @@ struct Moments {
 // -- Gaussian -----------------------------------------------------------------------------------
 
 struct Gaussian {
+    static constexpr bool DECIDES = true;
     static constexpr Form FORM = Form::NORMAL;
     Moments seen;
     Parameters mean, variance;
@@ -221,6 +224,7 @@ struct Gaussian {
 // `ratio` are variances in units of the noise variance; the noise has `degrees` and `units`, (L,).
 // `misfit` is the squared misfit of a task's rewards under each component.
 struct Student {
+    static constexpr bool DECIDES = true;
     static constexpr Form FORM = Form::NORMAL;
     Moments seen;
     Parameters mean, ratio;
@@ -276,6 +280,77 @@ struct Student {
     }
 };
 
+// -- spends -------------------------------------------------------------------------------------
+
+// A purchase or a miss, and the logarithm of the spend of a purchase: normal with a mean and a variance
+// that are unknown. The variance is one of a few levels, with weights sigma^(-2 shape) exp(-scale / sigma^2).
+// Parameters are (K, L) only: the mean reward has no form, and numpy draws it.
+struct Spend {
+    static constexpr bool DECIDES = false;
+    static constexpr Index MOST_LEVELS = 128;
+    Moments spends;  // of the logarithms; their counts are the purchases
+    Matrix<Index> misses;
+    Matrix<const double> alpha, beta, log_spend, strength, shape, scale, norm;
+    Vector<const double> logs, inverses;  // of the levels of sigma^2
+
+    bool accepts(Index, Index, double y, double) const { return 0.0 <= y && y <= LARGEST; }
+
+    void count(Index t, Index k, double y) const {
+        if (y > 0.0)
+            spends.count(t, k, std::log(y));
+        else
+            ++misses(t, k);
+    }
+
+    // ln of the sum of sigma^(-2 shape) exp(-scale / sigma^2) over the levels.
+    double log_sum(double a, double b) const {
+        double exponents[MOST_LEVELS] = {};
+        for (Index g = 0; g < logs.n; ++g) exponents[g] = -a * logs[g] - b * inverses[g];
+        const double top = largest(exponents, logs.n);
+        for (Index g = 0; g < logs.n; ++g) exponents[g] = fast_exp(exponents[g] - top);
+        return top + std::log(sum(exponents, logs.n));
+    }
+
+    // Add the log evidence of the log spends of arm k, times a sign:
+    // ln(r / (r + n)) / 2 + ln Z(a + n/2, b + (M2 + r n / (r + n) (average - m)^2) / 2) - ln Z(a, b).
+    void add_spends(Index t, Index k, double sign, double *evidence) const {
+        const double n = real(spends.counts(t, k)), average = spends.averages(t, k), squares = spends.squares(t, k);
+        if (n == 0.0) return;
+        for (Index s = 0; s < strength.m; ++s) {
+            const double gap = average - log_spend(k, s), before = strength(k, s), after = before + n;
+            const double misfit = 0.5 * (squares + before * n / after * gap * gap);
+            const double found = log_sum(shape(k, s) + 0.5 * n, scale(k, s) + misfit) - norm(k, s);
+            evidence[s] += sign * (0.5 * std::log(before / after) + found);
+        }
+    }
+
+    // Count the reward, and add the differences of the closed form.
+    void learn(Index t, Index k, double y, Sums sums) const {
+        const bool bought = y > 0.0;
+        const double won = real(spends.counts(t, k)), lost = real(misses(t, k));
+        for (Index s = 0; s < alpha.m; ++s) {
+            const double a = alpha(k, s), b = beta(k, s);
+            sums.evidence[s] += std::log((bought ? a + won : b + lost)) - std::log(a + b + won + lost);
+        }
+        if (bought) add_spends(t, k, -1.0, sums.evidence);
+        count(t, k, y);
+        if (bought) add_spends(t, k, 1.0, sums.evidence);
+    }
+
+    void evidence(Index t, Sums sums) const {
+        for (Index s = 0; s < alpha.m; ++s) sums.evidence[s] = 0.0;
+        for (Index k = 0; k < misses.m; ++k) {
+            const double won = real(spends.counts(t, k)), lost = real(misses(t, k));
+            if (won + lost == 0.0) continue;
+            for (Index s = 0; s < alpha.m; ++s) {
+                const double a = alpha(k, s), b = beta(k, s);
+                sums.evidence[s] += log_rising(a, won) + log_rising(b, lost) - log_rising(a + b, won + lost);
+            }
+            add_spends(t, k, 1.0, sums.evidence);
+        }
+    }
+};
+
 // -- loops over observations and decisions --------------------------------------------------------
 
 // Observations of a batch: tasks, arms and rewards, (m,) each.
@@ -294,6 +369,17 @@ Index first_bad(const Kind &kind, Index n_arms, const Observations &seen) {
         if (!kind.accepts(seen.tasks[i], seen.arms[i], seen.outcomes[i], total)) return i;
     }
     return -1;
+}
+
+// Add the log probability of a reward to the evidence, and count it.
+template <class Kind>
+void learn(const Kind &kind, Index t, Index k, double y, Sums sums) {
+    if constexpr (requires { kind.learn(t, k, y, sums); }) {
+        kind.learn(t, k, y, sums);
+    } else {
+        kind.predict(t, k, y, sums);
+        kind.count(t, k, y);
+    }
 }
 
 // Scratch of one thread's decisions.

@@ -76,7 +76,8 @@ public:
         nb::gil_scoped_release release;
         const Index bad = first_bad(kind_, n_arms_, seen);
         if (bad >= 0) return bad;
-        for (Index i = 0; i < seen.arms.n; ++i) learn(seen.tasks[i], seen.arms[i], seen.outcomes[i]);
+        for (Index i = 0; i < seen.arms.n; ++i)
+            learn(kind_, seen.tasks[i], seen.arms[i], seen.outcomes[i], sums(seen.tasks[i]));
         return -1;
     }
 
@@ -89,8 +90,8 @@ public:
     }
 
     // Decide about tasks[first:last], with streams of their own from one word; several threads may.
-    void decide_some(std::uint64_t word, Index first, Index last, const Indices &tasks, const Array<const bool, 2> &mask,
-                     const Array<Index, 2> &chosen) const {
+    void decide_some(std::uint64_t word, Index first, Index last, const Indices &tasks,
+                     const Array<const bool, 2> &mask, const Array<Index, 2> &chosen) const {
         const auto index = view(tasks);
         const auto available = view(mask);
         const auto out = view(chosen);
@@ -116,11 +117,14 @@ public:
     std::uint64_t word(nb::handle rng) { return words_.next(rng); }
 
     Index act_one(nb::handle rng, nb::handle actions) {
-        if (!actions.is_none() || n_tasks_ != 1) return -1;
-        const Stream stream(words_.next(rng), 0);
-        const Decision found = decide(kind_, log_weights_, 0, sums(0), n_arms_, nullptr, stream, room_);
-        last_latent = found.latent;
-        return found.action;
+        if constexpr (Kind::DECIDES) {
+            if (!actions.is_none() || n_tasks_ != 1) return -1;
+            const Stream stream(words_.next(rng), 0);
+            const Decision found = decide(kind_, log_weights_, 0, sums(0), n_arms_, nullptr, stream, room_);
+            last_latent = found.latent;
+            return found.action;
+        }
+        return -1;
     }
 
     bool update_one(nb::handle action, nb::handle outcome) {
@@ -128,7 +132,7 @@ public:
         double y = 0.0;
         if (n_tasks_ != 1 || !read_index(action, k) || !read_number(outcome, y)) return false;
         if (k < 0 || k >= n_arms_ || !kind_.accepts(0, k, y, y)) return false;
-        learn(0, k, y);
+        learn(kind_, 0, k, y, sums(0));
         return true;
     }
 
@@ -136,11 +140,6 @@ public:
 
 private:
     Sums sums(Index t) const { return {evidence_.row(t).data, misfit_.row(t).data}; }
-
-    void learn(Index t, Index k, double y) {
-        kind_.predict(t, k, y, sums(t));
-        kind_.count(t, k, y);
-    }
 
     std::shared_ptr<void> arrays_;
     Kind kind_;
@@ -154,11 +153,10 @@ private:
 template <class Kind>
 nb::class_<Arms<Kind>> bind_kind(nb::module_ &m, const char *name) {
     using Bound = Arms<Kind>;
-    return nb::class_<Bound>(m, name)
-        .def("observe", &Bound::observe)
+    nb::class_<Bound> bound(m, name);
+    if constexpr (Kind::DECIDES) bound.def("word", &Bound::word).def("decide", &Bound::decide_some);
+    return bound.def("observe", &Bound::observe)
         .def("recompute", &Bound::recompute)
-        .def("word", &Bound::word)
-        .def("decide", &Bound::decide_some)
         .def("act_one", &Bound::act_one, nb::arg("rng"), nb::arg("actions").none())
         .def("update_one", &Bound::update_one, nb::arg("action"), nb::arg("outcome").none())
         .def_ro("last_latent", &Bound::last_latent);
@@ -232,6 +230,34 @@ void make_student(Arms<Student> *self, Numbers weights, Reals evidence, Reals mi
                                   ratio_by_arm, degrees, units));
 }
 
+Index count_spend(Indices tasks, Indices arms, Numbers outcomes, Counts purchases, Counts misses, Reals averages,
+                  Reals squares) {
+    const Spend kind{moments(purchases, averages, squares), statistics(misses, purchases), {}, {}, {}, {}, {}, {}, {},
+                     {}, {}};
+    return count(kind, purchases, tasks, arms, outcomes);
+}
+
+// Parameters (K, L) of spends.
+Matrix<const double> by_arm(const Prior &x, const Numbers &log_weights, const Counts &like) {
+    const auto found = view(x);
+    check_size("arms", found.n, columns(like));
+    check_size("components", found.m, view(log_weights).n);
+    return found;
+}
+
+void make_spend(Arms<Spend> *self, Numbers weights, Reals evidence, Counts purchases, Counts misses, Reals averages,
+                Reals squares, Prior alpha, Prior beta, Prior log_spend, Prior strength, Prior shape, Prior scale,
+                Prior norm, Numbers logs, Numbers inverses) {
+    const auto own = [&](const Prior &x) { return by_arm(x, weights, purchases); };
+    const Spend kind{moments(purchases, averages, squares), statistics(misses, purchases), own(alpha), own(beta),
+                     own(log_spend), own(strength), own(shape), own(scale), own(norm), view(logs), view(inverses)};
+    check_size("inverses", kind.inverses.n, kind.logs.n);
+    if (kind.logs.n < 1 || kind.logs.n > Spend::MOST_LEVELS) throw nb::value_error("too many levels, or none");
+    new (self) Arms<Spend>(kind, purchases, weights, evidence, evidence,
+                           keep(weights, evidence, purchases, misses, averages, squares, alpha, beta, log_spend,
+                                strength, shape, scale, norm, logs, inverses));
+}
+
 std::pair<double, double> bounds(Index form, double a, double b) {
     const bool beta = form == static_cast<Index>(Form::LOGIT_BETA);
     const auto [low, high] = beta ? bounds_of_rests<Form::LOGIT_BETA>(a, b) : bounds_of_rests<Form::LOG_GAMMA>(a, b);
@@ -244,11 +270,13 @@ void bind_arms(nb::module_ &m) {
     m.def("count_bernoulli", &count_bernoulli, "Count rewards 0 and 1; return the first bad one, or -1.");
     m.def("count_poisson", &count_poisson, "Count whole numbers; return the first bad one, or -1.");
     m.def("count_gaussian", &count_gaussian, "Count real rewards; return the first bad one, or -1.");
+    m.def("count_spend", &count_spend, "Count spends and misses; return the first bad one, or -1.");
     m.def("bounds_of_rests", &bounds, "Return the bounds of Stirling's remainders that the decision loop uses.");
     bind_kind<Bernoulli>(m, "BernoulliArms").def("__init__", &make_bernoulli);
     bind_kind<Poisson>(m, "PoissonArms").def("__init__", &make_poisson);
     bind_kind<Gaussian>(m, "GaussianArms").def("__init__", &make_gaussian);
     bind_kind<Student>(m, "StudentArms").def("__init__", &make_student);
+    bind_kind<Spend>(m, "SpendArms").def("__init__", &make_spend);
 }
 
 }  // namespace mixts

@@ -91,7 +91,7 @@ def test_both_programs_agree(kind: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @needs_core
-@pytest.mark.parametrize("kind", ["bernoulli", "poisson", "gaussian", "student"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_large_counts_agree(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """1e8 observations of each arm."""
     rng, prior = np.random.default_rng(3), prior_of(kind)

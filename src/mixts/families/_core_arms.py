@@ -11,6 +11,7 @@ from mixts._typing import Array, Bool, Float, Int
 from mixts.families.arms import ArmPosterior
 from mixts.families.base import Posterior
 from mixts.families.choice import NO_MASK
+from mixts.families.spend import SpendPosterior
 from mixts.families.student import StudentPosterior
 
 _RECOMPUTE_COST = 4
@@ -124,8 +125,16 @@ class CoreStudentPosterior(CoreArmPosterior, StudentPosterior):
             self._misfit = np.pad(self._misfit, ((0, n), (0, 0)))
 
 
+class CoreSpendPosterior(CoreArmPosterior, SpendPosterior):
+    """Posteriors of spend arms, whose decisions numpy draws."""
+
+    def decide(self, *arguments: Any) -> None:  # type: ignore[override]
+        return None
+
+
 CORE_POSTERIORS: dict[type[Posterior], type[Posterior]] = {
     ArmPosterior: CoreArmPosterior,
     StudentPosterior: CoreStudentPosterior,
+    SpendPosterior: CoreSpendPosterior,
 }
 """The posterior by the core for each plain one."""

@@ -306,7 +306,7 @@ class ArmFamily(Family):
         return kind(self, statistics, log_weights, allow_dormant=allow_dormant)
 
     @property
-    def core_parameters(self) -> tuple[tuple[Array, Array], tuple[Any, ...]]:
+    def core_parameters(self) -> tuple[tuple[Array, ...], tuple[Any, ...]]:
         """The two parameters of each arm, (L, K), as the core takes them, and what arms share."""
         first, second = self.arrays().values()
         return (first, second), ()

@@ -83,7 +83,7 @@ class GaussianArms(ArmFamily):
         self.has_ties = bool(self.variance.min() == 0.0)
 
     @property
-    def core_parameters(self) -> tuple[tuple[Array, Array], tuple[Any, ...]]:
+    def core_parameters(self) -> tuple[tuple[Array, ...], tuple[Any, ...]]:
         return (self.mean, self.variance), (self.noise_std**2,)
 
     def relative_evidence(self, statistics: GaussianStatistics) -> Float[Array, "n L"]:

@@ -44,6 +44,7 @@ class SpendStatistics(ArmStatistics):
         "squares": float,
     }
     support: ClassVar[str] = f"numbers from 0 to {LARGEST:g}"
+    core_count: ClassVar[str] = "count_spend"
 
     purchases = stored("purchases", "Number of rewards above 0 of each arm.")
     misses = stored("misses", "Number of rewards 0 of each arm.")
@@ -212,6 +213,7 @@ class SpendArms(ArmFamily):
     )  # fmt: skip
     statistics_type: ClassVar[type[ArmStatistics]] = SpendStatistics
     posterior_type: ClassVar[type[Posterior]] = SpendPosterior
+    core_class: ClassVar[str] = "SpendArms"
 
     def __init__(
         self,
@@ -236,6 +238,12 @@ class SpendArms(ArmFamily):
     @property
     def task_bytes(self) -> int:
         return 8 * (self.n_components + 2 * self.n_arms * len(LEVELS))
+
+    @property
+    def core_parameters(self) -> tuple[tuple[Array, ...], tuple[Any, ...]]:
+        arrays = (*self.arrays().values(), self._norms)
+        by_arm = (np.ascontiguousarray(array.T) for array in arrays)
+        return (), (*by_arm, np.log(LEVELS), 1 / LEVELS)
 
     def relative_evidence(self, statistics: SpendStatistics) -> Float[Array, "n L"]:
         purchases, misses, average, squares = statistics.stored

@@ -126,7 +126,7 @@ class StudentArms(NoisyTasks, ArmFamily):
     # -- the posterior ----------------------------------------------------------------------------
 
     @property
-    def core_parameters(self) -> tuple[tuple[Array, Array], tuple[Any, ...]]:
+    def core_parameters(self) -> tuple[tuple[Array, ...], tuple[Any, ...]]:
         return (self.mean, self.ratio), self.noise_prior
 
     def misfit(self, statistics: GaussianStatistics) -> Float[Array, "n L"]:
