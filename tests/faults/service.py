@@ -40,8 +40,8 @@ fault(
 
 
 def late_rewards_learned(observe: Any) -> Any:
-    def wrong(self: Any, decision: Any, features: Any, value: float, *, late: bool) -> None:
-        observe(self, decision, features, value, late=False)
+    def wrong(self: Any, decision: Any, value: float, tasks: Any, *, late: bool) -> None:
+        observe(self, decision, value, tasks, late=False)
 
     return wrong
 
@@ -49,15 +49,15 @@ def late_rewards_learned(observe: Any) -> Any:
 fault(
     "late rewards are learned from",
     f"{REWARDS}::test_late_rewards_are_logged_and_not_learned[sqlite]",
-    replace("mixts_serve.tasks:LockedTasks.observe", late_rewards_learned),
+    replace("mixts_serve.tasks:Outcomes._observe", late_rewards_learned),
 )
 fault(
     "a reward changes the statistics of another task",
     f"{REWARDS}::test_a_rebuild_finds_the_same_bits[sqlite-bernoulli]",
     edit(
-        "mixts_serve.tasks:LockedTasks.observe",
-        "self._statistics.observe(np.array([row]), observed)",
-        "self._statistics.observe(np.array([0]), observed)",
+        "mixts_serve.tasks:LockedTasks.observe_many",
+        "self._statistics.observe(np.array(rows), observed)",
+        "self._statistics.observe(np.zeros_like(rows), observed)",
     ),
 )
 
@@ -77,8 +77,8 @@ fault(
     f"{SILENCE}::test_a_reward_after_the_default_is_late_and_kept_beside_it[sqlite]",
     edit(
         "mixts_serve.tasks:Outcomes._reward",
-        "tasks.observe(decision, features, value, late=True)",
-        "tasks.observe(decision, features, value, late=False)",
+        "self._observe(decision, value, tasks, late=True)",
+        "self._observe(decision, value, tasks, late=False)",
     ),
 )
 fault(
@@ -120,10 +120,10 @@ fault(
     f"{DECISIONS}::test_a_refused_request_leaves_no_trace[sqlite]",
     edit(
         "mixts_serve.batch:Batch._check_requests",
-        "asked[place] = checked_request(operation, self._active.prior, self._rules.policy)",
+        "asked[place] = self._checked(operation)",
         """
         self._transaction.lock_tasks([task], [], self._now)
-        asked[place] = checked_request(operation, self._active.prior, self._rules.policy)
+        asked[place] = self._checked(operation)
         """,
     ),
 )
@@ -198,14 +198,14 @@ def activate_always(_: Any) -> Any:
 fault(
     "a prior that the store knows is activated again",
     f"{PRIORS}::test_the_store_remembers_its_prior[sqlite]",
-    replace("mixts_serve.decider:Decider._begin_with", activate_always),
+    replace("mixts_serve.decider:Decider._activate_if_new", activate_always),
 )
 fault(
     "a new prior is stored in one transaction and activated in another",
     f"{PRIORS}::test_a_start_that_fails_leaves_no_prior_behind[sqlite-0]",
     edit(
-        "mixts_serve.decider:Decider._begin_with_prior",
-        "self._transact(lambda transaction: self._begin_with(transaction, prior, force))",
+        "mixts_serve.decider:Decider._begin",
+        "self._transact(lambda transaction: self._activate_if_new(transaction, prior, force))",
         """
         version, is_new = self._transact(lambda transaction: self._add_version(transaction, prior))
         if is_new or self.store.active_version() is None:
@@ -338,7 +338,7 @@ fault(
 fault(
     "a trailer is taken for a header",
     f"{SERVER}::test_a_token_in_a_trailer_is_none",
-    edit("mixts_serve.http.connections:Connection.on_header", "self._is_in_head", "True"),
+    edit("mixts_serve.http.connections:Connection.on_header", "not self._is_in_head", "False"),
 )
 fault(
     "a compressed body in chunks is read as plain",
