@@ -4,6 +4,10 @@
 // is the distribution function at the nodes, and the product of all distribution functions but one is
 // that of those before it times that of those after it.
 //
+// The cells follow each other from right to left. At the right end all distribution functions are one,
+// so that no other integral has to be known: arms come in where their densities begin, and the sweep
+// ends where the product of the distribution functions is negligible.
+//
 // The arms themselves decide how long a cell may be. An arm's *place* is the signed root of twice the
 // fall of its log density from the mode: the density is e^(-place^2 / 2) of its peak, whatever its
 // form. No arm's place may change by more than a stride, so that no narrow peak is stepped over, and
@@ -22,7 +26,7 @@ namespace mixts {
 inline constexpr double DEPTH = 39.0;
 // Places are compressed where densities are below e^-8 of the peak: cells may be longer there.
 inline constexpr double COMPRESSED_FROM = 4.0, COMPRESSION = 1.0 / 3;
-// The place at which an arm is left behind; the root is that of 2 DEPTH.
+// The place at which an arm comes in; the root is that of 2 DEPTH.
 inline constexpr double END = COMPRESSED_FROM + COMPRESSION * (8.831760866327848 - COMPRESSED_FROM);
 // Cells of a smaller stride are not made shorter: their roughness is rounding.
 inline constexpr double FINE = 1e-3;
@@ -95,17 +99,15 @@ inline const Rule RULE;
 // -- what an integral keeps ----------------------------------------------------------------------
 
 struct Arm {
-    Index index;                      // which arm of the decision this is
-    double a, b;                      // the two parameters of its density
-    double mode, curvature, peak;     // ... and of its log density
-    double start_level, start_place;  // log density and place at the start
-    double level, place;              // ... at the near edge of the present cell
-    double next_level, next_place;    // ... at the far edge
-    double linear, bent, fixed;       // its log density in the cell
-    double below;                     // its mass so far
-    double share;                     // P(it is best)
-
-    bool may_win() const { return start_place < END; }
+    Index index;                    // which arm of the decision this is
+    double a, b;                    // the two parameters of its density
+    double mode, curvature, peak;   // ... and of its log density
+    double end;                     // no more than e^-DEPTH of its mass lies beyond: a bound
+    double level, place;            // log density and place at the right edge of the present cell
+    double next_level, next_place;  // ... at the left edge
+    double linear, bent, fixed;     // its log density in the cell
+    double below;                   // its distribution function at the right edge
+    double share;                   // P(it is best)
 };
 
 // An arm in the present cell, at the nodes.
@@ -132,19 +134,23 @@ struct Cell {
 // Arrays for K arms, allocated once for many integrals.
 struct Work {
     std::vector<Arm> arms;
-    std::vector<Index> alive;  // the arms that are not left behind yet
-    std::vector<Row> rows;     // row k is that of arm alive[k]
-    std::vector<Won> won;      // by arm
+    std::vector<Index> present;  // the arms whose densities have begun
+    std::vector<Index> waiting;  // the others
+    std::vector<Row> rows;       // row k is that of arm present[k]
+    std::vector<Won> won;        // by arm
     Cell cell;
     double gain = 0.0;  // E[best mean] so far, minus the mean at the origin
 
-    explicit Work(Index n_arms) : arms(n_arms), alive(n_arms), rows(n_arms), won(n_arms) {}
+    explicit Work(Index n_arms) : arms(n_arms), rows(n_arms), won(n_arms) {
+        present.reserve(n_arms);
+        waiting.reserve(n_arms);
+    }
 };
 
-// The line on which arms are compared: positions are measured from the origin, and integrals to both
-// sides begin at the start.
+// The line on which arms are compared: positions are measured from the origin. The sweep begins at the
+// top, where an arm of this width ends, and ends at the bottom at the latest.
 struct Line {
-    double origin, start;
+    double origin, top, bottom, width;
 };
 
 // The largest stride of a cell, and the largest share of a mass in the last coefficients.
@@ -178,65 +184,84 @@ inline void lay_out(double origin, double low, double high, Cell &cell) {
     set_bends<F>(constant, cell.x, cell.bend);
 }
 
-// Describe the densities of the first n arms alive between two edges; return the largest stride.
+// Let the waiting arms whose densities begin in the cell come in: append them to the arms present. By
+// convexity, the tangent to the fall of another arm's log density is a bound of where it begins.
 template <Form F>
-inline double describe(double edge, double far, Index n, Work &work) {
+inline void let_in(double edge, Work &work) {
+    const Cell &cell = work.cell;
+    const double far = cell.low, x = cell.x[N_NODES], bend = cell.bend[N_NODES];
+    for (Index i : work.waiting) {
+        Arm &arm = work.arms[i];
+        if (!(arm.end > far)) continue;
+        const auto [depth, slope] = fall<F>(arm.a, arm.b, arm.curvature, far - arm.mode);
+        if (far > arm.mode && depth >= DEPTH) {
+            arm.end = far - (depth - DEPTH) / slope;
+            continue;
+        }
+        const auto [linear, bent] = factors<F>(cell.from_left, arm.a, arm.b, arm.curvature, cell.base() - arm.mode);
+        const double rise = linear * x + bent * bend;
+        if (arm.peak == -INF) arm.peak = peak_of<F>(arm.a, arm.b, arm.curvature);
+        arm.level = arm.peak - depth + (cell.from_left ? rise : -rise);
+        arm.place = place_of(arm.peak - arm.level, edge - arm.mode);
+        work.present.push_back(i);
+    }
+}
+
+// Describe the densities of the arms present; return the largest stride.
+template <Form F>
+inline double describe(Work &work) {
     const Cell &cell = work.cell;
     const double x = cell.x[N_NODES], bend = cell.bend[N_NODES], base = cell.base();
-    const bool near_base = base == edge;
     double longest = 0.0;
-    for (Index k = 0; k < n; ++k) {
-        Arm &arm = work.arms[work.alive[k]];
+    for (Index i : work.present) {
+        Arm &arm = work.arms[i];
         const auto [linear, bent] = factors<F>(cell.from_left, arm.a, arm.b, arm.curvature, base - arm.mode);
         const double rise = linear * x + bent * bend;
-        const double level = arm.level + (near_base ? rise : -rise);
         arm.linear = linear;
         arm.bent = bent;
-        arm.fixed = near_base ? arm.level : level;
-        arm.next_level = level;
-        arm.next_place = place_of(arm.peak - level, far - arm.mode);
+        arm.next_level = arm.level + (cell.from_left ? -rise : rise);
+        // Errors of levels would add up from cell to cell: those of sharp densities are computed afresh.
+        if (F != Form::NORMAL && std::fabs(cell.low - arm.mode) < NEAR)
+            arm.next_level = arm.peak - fall<F>(arm.a, arm.b, arm.curvature, cell.low - arm.mode).depth;
+        arm.next_place = place_of(arm.peak - arm.next_level, cell.low - arm.mode);
+        arm.fixed = cell.from_left ? arm.next_level : arm.level;
         longest = std::max(longest, std::fabs(arm.next_place - arm.place));
     }
     return longest;
 }
 
-// Set densities and masses, and to the right the integrals up to the nodes; return the largest sum
-// of the last two coefficients.
-inline double evaluate(Index n, bool rightwards, Work &work) {
+// Set densities, masses and distribution functions; return the largest sum of the last two coefficients.
+inline double evaluate(Work &work) {
     const Cell &cell = work.cell;
     const double width = cell.width();
     double roughness = 0.0;
-    for (Index k = 0; k < n; ++k) {
-        const Arm &arm = work.arms[work.alive[k]];
+    for (std::size_t k = 0; k < work.present.size(); ++k) {
+        const Arm &arm = work.arms[work.present[k]];
         const double linear = arm.linear, bent = arm.bent, fixed = arm.fixed;
         Row &row = work.rows[k];
         for (int j = 0; j < N_NODES; ++j)
             row.density[j] = fast_exp(linear * cell.x[j] + bent * cell.bend[j] + fixed);
-        double E[HALF], O[HALF], mass = 0.0, last = 0.0, last_but_one = 0.0;
+        double E[HALF], O[HALF], even[HALF] = {}, odd[HALF] = {};
         for (int j = 0; j < HALF; ++j) {
             const double f = width * row.density[j], mirrored = width * row.density[HALF + j];
             E[j] = f + mirrored;
             O[j] = f - mirrored;
         }
-        mass = dot(RULE.weight, E, HALF);
-        last = dot(RULE.last, O, HALF);
-        last_but_one = dot(RULE.last_but_one, E, HALF);
-        row.mass = mass;
-        if (rightwards) {
-            double even[HALF] = {}, odd[HALF] = {};
-            // Four at a time, so that partial sums stay in registers.
-            for (int j = 0; j < HALF; j += 4)
-                for (int i = 0; i < HALF; ++i)
-                    even[i] += (RULE.even[j][i] * E[j] + RULE.even[j + 1][i] * E[j + 1]) +
-                               (RULE.even[j + 2][i] * E[j + 2] + RULE.even[j + 3][i] * E[j + 3]);
-            for (int j = 0; j < HALF; j += 4)
-                for (int i = 0; i < HALF; ++i)
-                    odd[i] += (RULE.odd[j][i] * O[j] + RULE.odd[j + 1][i] * O[j + 1]) +
-                              (RULE.odd[j + 2][i] * O[j + 2] + RULE.odd[j + 3][i] * O[j + 3]);
-            for (int i = 0; i < HALF; ++i) {
-                row.cdf[i] = arm.below + (odd[i] + even[i]);
-                row.cdf[HALF + i] = arm.below + (mass + (odd[i] - even[i]));
-            }
+        const double last = dot(RULE.last, O, HALF), last_but_one = dot(RULE.last_but_one, E, HALF);
+        row.mass = dot(RULE.weight, E, HALF);
+        // Four at a time, so that partial sums stay in registers.
+        for (int j = 0; j < HALF; j += 4)
+            for (int i = 0; i < HALF; ++i)
+                even[i] += (RULE.even[j][i] * E[j] + RULE.even[j + 1][i] * E[j + 1]) +
+                           (RULE.even[j + 2][i] * E[j + 2] + RULE.even[j + 3][i] * E[j + 3]);
+        for (int j = 0; j < HALF; j += 4)
+            for (int i = 0; i < HALF; ++i)
+                odd[i] += (RULE.odd[j][i] * O[j] + RULE.odd[j + 1][i] * O[j + 1]) +
+                          (RULE.odd[j + 2][i] * O[j + 2] + RULE.odd[j + 3][i] * O[j + 3]);
+        const double left = arm.below - row.mass;
+        for (int i = 0; i < HALF; ++i) {
+            row.cdf[i] = left + (odd[i] + even[i]);
+            row.cdf[HALF + i] = arm.below + (odd[i] - even[i]);
         }
         const double rough = std::fabs(last) + std::fabs(last_but_one);
         roughness = !(rough <= roughness) ? rough : roughness;  // also a NaN
@@ -247,19 +272,19 @@ inline double evaluate(Index n, bool rightwards, Work &work) {
 // Set the products of distribution functions before each arm, and the slope of the product of all:
 // (F G)' = F' G + F G', arm by arm, without a division. Return how far the integral of the slope is
 // from the change of the product between the edges.
-inline double set_slopes(Index n, Work &work) {
+inline double set_slopes(Work &work) {
     Cell &cell = work.cell;
     alignas(64) Nodes product, slope;
     for (int j = 0; j < N_NODES; ++j) {
         product[j] = 1.0;
         slope[j] = 0.0;
     }
-    double near = 1.0, far = 1.0;
-    for (Index k = 0; k < n; ++k) {
-        const double below = work.arms[work.alive[k]].below;
+    double right = 1.0, left = 1.0;
+    for (std::size_t k = 0; k < work.present.size(); ++k) {
+        const double below = work.arms[work.present[k]].below;
         Row &row = work.rows[k];
-        near *= below;
-        far *= below + row.mass;
+        right *= below;
+        left *= below - row.mass;
         for (int j = 0; j < N_NODES; ++j) {
             row.before[j] = product[j];
             slope[j] = slope[j] * row.cdf[j] + product[j] * row.density[j];
@@ -271,12 +296,12 @@ inline double set_slopes(Index n, Work &work) {
         cell.slope[j] = slope[j];
         total += RULE.weight[j] * slope[j];
     }
-    return std::fabs(cell.width() * total - (far - near));
+    return std::fabs(cell.width() * total - (right - left));
 }
 
 // Add a cell to every arm's probability of being best, node by node, and to the best mean.
 template <Form F>
-inline void add_wins(double origin, Index n, Work &work) {
+inline void add_wins(double origin, Work &work) {
     const Cell &cell = work.cell;
     alignas(64) double height[N_NODES + 1];
     set_heights<F>(origin, cell.base(), cell.x, height);
@@ -287,9 +312,9 @@ inline void add_wins(double origin, Index n, Work &work) {
         after[j] = cell.width() * RULE.weight[j];
     }
     work.gain += cell.width() * total;
-    for (Index k = n - 1; k >= 0; --k) {
+    for (std::size_t k = work.present.size(); k-- > 0;) {
         const Row &row = work.rows[k];
-        Won &won = work.won[work.alive[k]];
+        Won &won = work.won[work.present[k]];
         for (int j = 0; j < N_NODES; ++j) {
             won.part[j] += row.density[j] * row.before[j] * after[j];
             after[j] *= row.cdf[j];
@@ -299,28 +324,18 @@ inline void add_wins(double origin, Index n, Work &work) {
 
 // -- from cell to cell ---------------------------------------------------------------------------
 
-// How many of n arms go on, and their largest stride.
-struct Step {
-    Index n;
-    double longest;
-};
-
-// Move all arms to the far edge.
-inline Step step(Index n, double sign, Work &work) {
-    Step next{0, 0.0};
-    for (Index k = 0; k < n; ++k) {
-        const Index i = work.alive[k];
-        Arm &arm = work.arms[i];
-        const double stride = std::fabs(arm.next_place - arm.place);
-        arm.below += work.rows[k].mass;
+// Move all arms to the left edge. Return how far the arms whose modes are to the right have fallen, in
+// sum: the product of the distribution functions is at most e^-depth.
+inline double step(Work &work) {
+    double depth = 0.0;
+    for (std::size_t k = 0; k < work.present.size(); ++k) {
+        Arm &arm = work.arms[work.present[k]];
+        arm.below -= work.rows[k].mass;
         arm.level = arm.next_level;
         arm.place = arm.next_place;
-        if (sign * arm.place < END) {
-            work.alive[next.n++] = i;
-            next.longest = std::max(next.longest, stride);
-        }
+        if (arm.place < 0.0) depth += arm.peak - arm.level;
     }
-    return next;
+    return depth;
 }
 
 // How much longer the next cell may be, where the last one was off by so much: much longer when a
@@ -331,45 +346,38 @@ inline double growth_of(double off) {
     return std::max(0.3, 0.95 * std::pow(OFF / off, 1.0 / 24));
 }
 
-// Integrate from the start to the left (sign -1) or the right (+1) until the last of n arms alive has
-// ended. Add to the arms' masses and, to the right, to their probabilities of being best.
+// Sweep the line from right to left. Subtract from the arms' distribution functions, one before, and
+// add to their probabilities of being best.
 template <Form F>
-inline void integrate_side(const Line &line, double sign, Index n, const Limits &limits, Work &work) {
-    double sharpest = 0.0;
-    for (Index k = 0; k < n; ++k) sharpest = std::max(sharpest, work.arms[work.alive[k]].curvature);
-    const double origin = line.origin;
-    const bool rightwards = sign > 0;
-    double edge = line.start, length = sign * limits.stride / std::sqrt(sharpest);
-    for (int i = 0; i < N_CELLS && n > 0; ++i) {
-        double far = edge + length;
-        if (bends_within<F>(origin + std::min(edge, far), origin + std::max(edge, far))) {
-            far = -origin;
-            length = far - edge;
-        }
-        lay_out<F>(origin, std::min(edge, far), std::max(edge, far), work.cell);
-        const double longest = describe<F>(edge, far, n, work);
+inline void sweep(const Line &line, const Limits &limits, Work &work) {
+    double edge = line.top, length = limits.stride * line.width, depth = 0.0;
+    for (int i = 0; i < N_CELLS && depth < DEPTH && edge > line.bottom; ++i) {
+        double far = std::max(edge - length, line.bottom);
+        if (const double reach = reach_of<F>(line.origin + edge); line.origin + far < reach) far = reach - line.origin;
+        length = edge - far;
+        lay_out<F>(line.origin, far, edge, work.cell);
+        const std::size_t n_before = work.present.size();
+        let_in<F>(edge, work);
+        const double longest = describe<F>(work);
+        double shorter = 1.0, off = 0.0;
         if (longest > limits.stride) {
-            length *= std::max(0.1, 0.97 * limits.stride / longest);
+            shorter = std::max(0.1, 0.97 * limits.stride / longest);
+        } else if (!(evaluate(work) <= limits.roughness) && longest > FINE) {
+            shorter = 0.5;
+        } else if ((off = set_slopes(work)) > OFF && longest > FINE) {
+            shorter = growth_of(off);
+        }
+        if (shorter < 1.0) {
+            length *= shorter;
+            work.present.resize(n_before);
             continue;
         }
-        const double roughness = evaluate(n, rightwards, work);
-        if (!(roughness <= limits.roughness) && longest > FINE) {
-            length *= 0.5;
-            continue;
-        }
-        double off = 0.0;
-        if (rightwards) {
-            off = set_slopes(n, work);
-            if (off > OFF && longest > FINE) {
-                length *= growth_of(off);
-                continue;
-            }
-            add_wins<F>(origin, n, work);
-        }
-        const Step next = step(n, sign, work);
-        n = next.n;
+        add_wins<F>(line.origin, work);
+        if (work.present.size() > n_before)
+            std::erase_if(work.waiting, [&](Index k) { return work.arms[k].end > far; });
+        depth = step(work);
         edge = far;
-        length *= std::min(growth_of(off), 0.97 * limits.stride / std::max(next.longest, FINE));
+        length *= std::min(growth_of(off), 0.97 * limits.stride / std::max(longest, FINE));
     }
 }
 

@@ -9,6 +9,7 @@
 // and share the bend, so that a density costs one exponential. The base is the edge of a cell from
 // which nothing large has to be subtracted: a density with 1e8 observations keeps twelve digits.
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -139,6 +140,9 @@ inline double peak_of(double a, double b, double curvature) {
     return 0.5 * (std::log(curvature) - LOG_2PI) - stirling_rests<F>(a, b);
 }
 
+// At a smaller distance from the mode, six terms of a series give the fall to the last digit.
+inline constexpr double NEAR = 3e-3;
+
 // How far the log density has fallen at a distance from its mode, and its absolute slope there. As
 // for every log-concave density, at most e^-depth of the mass lies beyond such a point.
 struct Fall {
@@ -149,28 +153,47 @@ template <Form F>
 inline Fall fall(double a, double b, double curvature, double x) {
     if constexpr (F == Form::NORMAL) return {0.5 * curvature * x * x, curvature * std::fabs(x)};
     if constexpr (F == Form::LOGIT_BETA) {
+        if (std::fabs(x) < NEAR) {
+            // n times the cumulants of a Bernoulli variable: for sharp densities this keeps all digits.
+            const double p = a / (a + b), q = b / (a + b), v = p * q, skew = q - p;
+            const double c4 = 1.0 - 6.0 * v, c5 = skew * (1.0 - 12.0 * v), c6 = 1.0 - 30.0 * v + 120.0 * v * v;
+            const double depth = x * x * (1.0 / 2 + x * (skew / 6 + x * (c4 / 24 + x * (c5 / 120 + x * c6 / 720))));
+            const double slope = x * (1.0 + x * (skew / 2 + x * (c4 / 6 + x * c5 / 24)));
+            return {curvature * depth, curvature * std::fabs(slope)};
+        }
         // To the left a |x| + n ln(b / n + a / n e^-|x|), to the right the same with a and b
         // exchanged: written so that the logarithm is of one plus something small.
         const double tail = x < 0 ? a : b, other = x < 0 ? b : a, distance = std::fabs(x), n = a + b;
-        const double decay = std::exp(-distance), lost = distance < 0.5 ? std::expm1(-distance) : decay - 1.0;
+        const double decay = fast_exp(-distance), lost = fast_expm1(-distance);
         const double slope = curvature * n * -lost / (other + tail * decay);
-        if (tail <= other) return {tail * distance + n * std::log1p(tail / n * lost), slope};
-        if (distance < LONG)
-            return {n * std::log1p(other / n * std::expm1(distance)) - other * distance, slope};
+        if (tail <= other) return {tail * distance + n * fast_log1p(tail / n * lost), slope};
+        if (distance < LONG) return {n * fast_log1p(other / n * (-lost / decay)) - other * distance, slope};
         return {tail * distance + n * std::log(other / n), slope};
     }
-    const double y = F == Form::LOG_GAMMA ? x : -x, growth = std::expm1(y);
+    const double y = F == Form::LOG_GAMMA ? x : -x, growth = fast_expm1(y < LONG ? y : LONG);
+    if (std::fabs(y) < NEAR) {  // the same for e^y - 1 - y
+        const double depth = y * y * (1.0 / 2 + y * (1.0 / 6 + y * (1.0 / 24 + y * (1.0 / 120 + y / 720))));
+        return {a * depth, a * std::fabs(growth)};
+    }
     return {a * (growth - y), a * std::fabs(growth)};
 }
 
-// About how far left of the mode the log density has fallen by `depth`.
-template <Form F>
+// About how far to a side of the mode the log density has fallen by `depth`. Where the density of a
+// Gamma variable falls like e^-e^|x|, that is nearer than for a normal density of the same curvature.
+template <bool DoublyExponential>
 inline double tail_distance(double curvature, double depth) {
     const double distance = std::sqrt(2.0 * depth / curvature);
-    if constexpr (F != Form::MINUS_LOG_GAMMA) return distance;
-    // There the density of an inverse Gamma variable falls like e^-e^|x|.
-    const double nearer = std::log1p(depth / curvature);
-    return nearer < distance ? nearer : distance;
+    return DoublyExponential ? std::min(distance, std::log1p(depth / curvature)) : distance;
+}
+
+template <Form F>
+inline double left_distance(double curvature, double depth) {
+    return tail_distance<F == Form::MINUS_LOG_GAMMA>(curvature, depth);
+}
+
+template <Form F>
+inline double right_distance(double curvature, double depth) {
+    return tail_distance<F == Form::LOG_GAMMA>(curvature, depth);
 }
 
 // The mean at a point of the line.
@@ -192,12 +215,12 @@ inline double mean_of(double a, double b) {
 
 // -- densities in a cell -------------------------------------------------------------------------
 
-// Whether the bend at zero, some units wide, looks like a corner in so long a cell: in a cell of six
-// units, 16 nodes still resolve the bend of the logit.
+// How far to the left a cell from `edge` may reach. Near zero a logit's density and the mean bend within
+// some units, which 16 nodes resolve in cells of about six units; far from zero cells may be longer.
 template <Form F>
-inline bool bends_within(double low, double high) {
-    constexpr double corner = 3.0;
-    return F == Form::LOGIT_BETA && low < -corner && high > corner;
+inline double reach_of(double edge) {
+    if constexpr (F != Form::LOGIT_BETA) return -INF;
+    return edge > 3.0 ? (edge - 6.0) / 3.0 : edge - 6.0 + 2.0 * std::min(edge, 0.0);
 }
 
 // The base of a cell is its left edge or its right one; `constant` is that of its bend.
