@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tests.faults import bounds, families, learning, linear, mdp, service, student
+from tests.faults import best_arms, bounds, families, learning, linear, mdp, service, student
 from tests.faults.catalogue import FAULTS, Fault
 
 __all__ = [
     "FAULTS",
     "Fault",
+    "best_arms",
     "bounds",
     "families",
     "learning",

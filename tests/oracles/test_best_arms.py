@@ -195,6 +195,18 @@ def test_a_certain_arm_is_best_when_all_others_are_below() -> None:
     assert found[free].sum() == pytest.approx(1 - below, abs=CLOSE)
 
 
+def test_the_best_mean_with_a_certain_arm() -> None:
+    """E[max(theta, c)] = c Phi(z) + m (1 - Phi(z)) + sd phi(z), with z = (c - m) / sd."""
+    mean, deviation, certain = 0.2, 0.7, 0.5
+    parameters = np.array([[mean, certain, -9.0], [deviation**2, 0.0, 0.0]])[:, None, None]
+    found = best_arms(NORMAL, parameters, np.ones((1, 1)), np.ones((1, 3), bool))
+    z = (certain - mean) / deviation
+    below, density = special.ndtr(z), np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
+    np.testing.assert_allclose(found.chance[0], [1 - below, below, 0.0], rtol=0, atol=CLOSE)
+    expected = certain * below + mean * (1 - below) + deviation * density
+    assert found.best[0] == pytest.approx(expected, rel=1e-11)
+
+
 def test_a_batch_is_its_decisions(program: str) -> None:
     """Rows with masks and histories of their own, at once and one by one: the same numbers.
 
@@ -215,13 +227,10 @@ def test_a_batch_is_its_decisions(program: str) -> None:
     np.testing.assert_allclose(together.sum(axis=1), 1.0, rtol=0, atol=1e-14)
 
 
-def test_what_rounding_spoils_is_reported(program: str) -> None:
-    """2^61 observations: doubles do not resolve a density 1e-9 wide, and the error says so.
-
-    The plain program starts at every mode, and loses its digits a little later.
-    """
-    count = 2.0 ** (61 if program == "core" else 67)
-    share = 0.5 + 1e-9 * np.array([[0.3, -0.2, 0.4]])
+def test_what_rounding_spoils_is_reported() -> None:
+    """2^73 observations: doubles hardly resolve a density 1e-11 wide, and the error says so."""
+    count = 2.0**73
+    share = 0.5 + np.array([[0.5, -0.3, 0.6]]) / np.sqrt(count)
     agent = mixts.MixTS(mixts.MixturePrior(mixts.BernoulliArms(count * share, count * (1 - share))))
     mask = np.array([True, True, False])
     found, errors = agent.action_probabilities(mask=mask)

@@ -21,7 +21,7 @@ def arguments(name: str) -> list[Any]:
     weights, parameters = np.full((2, 3), 1 / 3), rng.uniform(1, 2, (2, 2, 3, 4))
     mask = np.ones((2, 4), bool)
     matrix = rng.uniform(1, 2, (2, 4))
-    return {
+    given: dict[str, list[Any]] = {
         "best_arms": [1, parameters, weights, mask, np.empty((2, 4)), np.empty(2), np.empty(2)],
         "mixture_quantiles": [
             weights, parameters, np.full(2, 0.9), np.full(2, 1.28), 1e-12, np.empty((2, 4)),
@@ -32,7 +32,8 @@ def arguments(name: str) -> list[Any]:
         ],
         "least_ratio": [matrix, matrix[:, ::-1].copy(), mask, np.empty((2, 4))],
         "elementary_functions": [np.ones(3), np.empty((3, 3))],
-    }[name]  # fmt: skip
+    }  # fmt: skip
+    return given[name]
 
 
 FUNCTIONS = ("best_arms", "mixture_quantiles", "estimates", "least_ratio", "elementary_functions")
@@ -54,7 +55,6 @@ def test_arrays_that_do_not_fit_are_refused(name: str) -> None:
     for i, value in enumerate(given):
         if isinstance(value, np.ndarray):
             for wrong in wrong_arrays(value):
-                # A size that only this argument tells, such as the number of averages, is free.
                 with pytest.raises(WRONG):
                     call(*given[:i], wrong, *given[i + 1 :])
     with pytest.raises(TypeError):

@@ -149,14 +149,12 @@ def least_ratio(
         arrays = map(np.ascontiguousarray, (regrets, informations, mask))
         _program.core.least_ratio(*arrays, probabilities)
         return probabilities
-    for row, regret, information, available in zip(
-        probabilities, regrets, informations, mask, strict=True
-    ):
-        among = np.flatnonzero(available)
+    for r, available in enumerate(mask):
+        regret, information, among = regrets[r], informations[r], np.flatnonzero(available)
         first, second, share = _best_pair(regret[among], information[among])
         for k, part in ((among[first], 1 - share), (among[second], share)):
             like = available & (regret == regret[k]) & (information == information[k])
-            row[like] += part / like.sum()
+            probabilities[r, like] += part / like.sum()
     return probabilities
 
 

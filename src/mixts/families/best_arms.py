@@ -102,7 +102,8 @@ def best_arms(
     for start in range(0, len(rows), size):
         row, component = rows[start : start + size], components[start : start + size]
         weight = weights[row, component]
-        chance, gap, best = _integrate(form, *parameters[:, row, component], mask[row])
+        a, b = parameters[:, row, component]
+        chance, gap, best = _integrate(form, a, b, mask[row])
         np.add.at(found.chance, row, weight[:, None] * chance)
         np.add.at(found.error, row, weight * np.where(gap <= _NOTABLE, 0.0, gap))
         np.add.at(found.best, row, weight * best)
