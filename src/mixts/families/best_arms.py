@@ -50,7 +50,7 @@ _CORNERS = np.array([-32, -16, -8, -4, -3, -2, -1, 0, 1, 2, 3, 4, 8, 16, 32.0])
 """Cuts around the corner of a density with a parameter below one: there, some units away from the
 mode, one slow exponential gives way to another or to a steep fall."""
 
-_SMALL = 5.0
+_SMALL = 1.0
 """Densities with a smaller parameter have such a corner."""
 
 _NEWTON_STEPS = 100
