@@ -61,8 +61,8 @@ fault(
     f"{NOTHING_TO_GAIN}[bernoulli-2-False]",
     edit(
         "mixts.learning.models.counts:_Problem._direction",
-        "pseudo * (expected_logs(self.centre) + psi_total - special.psi(safe))",
-        "pseudo / 2 * (expected_logs(self.centre) + psi_total - special.psi(safe))",
+        "pseudo * (self.logs + psi_total - special.psi(safe))",
+        "pseudo / 2 * (self.logs + psi_total - special.psi(safe))",
     ),
 )
 fault(

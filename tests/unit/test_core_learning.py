@@ -132,7 +132,7 @@ def test_sums_of_counts_agree(largest: int, monkeypatch: pytest.MonkeyPatch) -> 
     start = 10.0 ** rng.uniform(-6, 6, (3, 2))
 
     def sums() -> Any:
-        return levels.rising(levels.tasks.T @ share, start, derivatives=True)
+        return levels.rising(levels.entries @ share, start, derivatives=True)
 
     found = both(sums, monkeypatch)
     agree(found)

@@ -84,8 +84,7 @@ def start(
 def _groups(
     points: Float[Array, "n p"], n: int, rng: np.random.Generator, *, linked: bool
 ) -> Int[Array, " n"]:
-    distinct = len(np.unique(points, axis=0))
-    if distinct <= n:
+    if _has_few(points, n):
         # Too few distinct points: assign tasks at random.
         return rng.permutation(np.arange(len(points)) % n)
     if linked:
@@ -95,6 +94,11 @@ def _groups(
         if len(centres) == n:
             return _means(points, np.stack(centres), "matrix", rng)
     return _means(points, n, "++", rng)
+
+
+def _has_few(points: Float[Array, "n p"], n: int) -> bool:
+    """Return whether no more than n points are distinct; the first points mostly tell."""
+    return all(len(np.unique(some, axis=0)) <= n for some in (points[: 10 * n], points))
 
 
 def _means(

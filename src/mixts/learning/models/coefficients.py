@@ -269,7 +269,7 @@ def evidence_of_tasks(
                 )
             )
         matrix = precision + some.gram[:, None] / noise
-        gap, pull = _pulls(some, mean, noise)
+        gap, pull = pulls(some, mean, noise)
         square = (gap**2).sum(axis=2) / noise
         lower = _roots(matrix)
         solved = np.linalg.solve(lower, pull[..., None])[..., 0]
@@ -322,10 +322,10 @@ def _moments(
     noise: float,
 ) -> tuple[float, LinearSums]:
     """Compute ``moments_of_tasks`` of one block."""
-    _, pull = _pulls(tasks, mean, noise)
+    _, pull = pulls(tasks, mean, noise)
     own = np.linalg.inv(precision + tasks.gram[:, None] / noise)
     step = (own @ pull[..., None])[..., 0]
-    gap, _ = _pulls(tasks, mean + step, noise)
+    gap, _ = pulls(tasks, mean + step, noise)
     by_precision = share if len(precision) == len(mean) else share.sum(axis=1, keepdims=True)
     misfit = (share * (gap**2).sum(axis=2)).sum()
     misfit += (by_precision * np.einsum("ngij,nij->ng", own, tasks.gram)).sum()
@@ -337,7 +337,7 @@ def _moments(
     )
 
 
-def _pulls(
+def pulls(
     tasks: LinearTasks, theta: Float[Array, "*n L d"], noise: float
 ) -> tuple[Float[Array, "n L d"], Float[Array, "n L d"]]:
     """Compute z - R theta and R'(z - R theta) / sigma^2."""

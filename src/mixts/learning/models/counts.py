@@ -47,11 +47,11 @@ NEGLIGIBLE = 1e-17
 class Levels:
     """Distinct positive values of each column of counts: what tasks share is computed once."""
 
-    tasks: sparse.csr_array
-    """(n, u): 1 for each entry that a task has, one for each column that is not zero."""
     value: Float[Array, " u"]
     column: Int[Array, " u"]
     n_columns: int
+    tasks: sparse.csr_array | None = None
+    """(n, u): 1 for each entry that a task has, one for each column that is not zero."""
 
     @classmethod
     def of(cls, columns: Int[Array, "n c"]) -> Levels:
@@ -69,14 +69,30 @@ class Levels:
         matrix = sparse.csr_array(
             (np.ones(len(entry)), entry, starts), shape=(len(columns), len(found))
         )
-        return cls(matrix, found, owners[is_first], columns.shape[1])
+        return cls(found, owners[is_first], columns.shape[1], matrix)
 
     def times(self, numbers: Float[Array, "n c"]) -> sparse.csr_array:
         """Return ``tasks`` with a task's number of the column in place of each 1."""
+        assert self.tasks is not None
         task = np.repeat(np.arange(len(numbers)), np.diff(self.tasks.indptr))
         entry = self.tasks.indices
         scaled = (numbers[task, self.column[entry]], entry, self.tasks.indptr)
         return sparse.csr_array(scaled, shape=self.tasks.shape)
+
+    @cached_property
+    def entries(self) -> Any:
+        """``tasks`` transposed, (u, n)."""
+        assert self.tasks is not None
+        return self.tasks.T
+
+    def table(self, start: Float[Array, "c L"]) -> Float[Array, "u L"]:
+        """Compute ln G(a + u) / G(a) of each entry."""
+        a = start[self.column]
+        if _program.core is None:
+            return log_rising(a, self.value[:, None])
+        own, out = np.arange(len(a)), np.zeros((3, *a.shape))  # each entry is a column of its own
+        _program.core.rising_sums(own, self.value, np.ones(a.shape), a, False, out)
+        return np.asarray(out[0])
 
     def rising(
         self, shares: Float[Array, "u L"], start: Float[Array, "c L"], *, derivatives: bool = False
@@ -111,8 +127,7 @@ class Levels:
         kept = columns[self.column]
         place = np.cumsum(columns) - 1
         n = int(columns.sum())
-        nobody = sparse.csr_array((0, int(kept.sum())))
-        return Levels(nobody, self.value[kept], place[self.column[kept]], n), kept
+        return Levels(self.value[kept], place[self.column[kept]], n), kept
 
     @cached_property
     def starts(self) -> Int[Array, " c"]:
@@ -143,7 +158,8 @@ class CountsModel(MomentModel):
 
     def log_hyperprior(self, family: Family) -> float:
         parts = zip(self._counts(family), self._counts(self.centre), strict=True)
-        return float(sum((self.pseudo * pseudo_density(c, centre)).sum() for c, centre in parts))
+        densities = (pseudo_density(counts, expected_logs(centre)) for counts, centre in parts)
+        return float(sum((self.pseudo * density).sum() for density in densities))
 
     def improve(self, family: Family, share: Float[Array, "n L"]) -> Family:
         parts = zip(self._rows, self._counts(family), self._counts(self.centre), strict=True)
@@ -229,9 +245,8 @@ class Rows:
     def log_evidence(self, counts: Float[Array, "L rows k"]) -> Float[Array, "n L"]:
         """Sum ln G(a + c) / G(a) - ln G(A + C) / G(A) over the rows: of ordered histories."""
         each, total = self._arguments(counts)
-        table = log_rising(each[self.outcomes.column], self.outcomes.value[:, None])
-        below = log_rising(total[self.totals.column], self.totals.value[:, None])
-        return np.asarray(self.outcomes.tasks @ table - self.totals.tasks @ below)
+        rise, fall = self.outcomes.table(each), self.totals.table(total)
+        return np.asarray(self.outcomes.tasks @ rise - self.totals.tasks @ fall)
 
     def _arguments(self, counts: Float[Array, "L rows k"]) -> tuple[Array, Array]:
         """Return the counts by column of outcomes (rows k, L), and by row (rows, L)."""
@@ -247,7 +262,8 @@ class Rows:
     ) -> Float[Array, "L rows k"]:
         """Return counts under which the shares of tasks and the pseudo-tasks are more likely."""
         problem = _Problem(
-            self, self.outcomes.tasks.T @ share, self.totals.tasks.T @ share, centre,
+            self, self.outcomes.entries @ share, self.totals.entries @ share,
+            expected_logs(centre),
             np.broadcast_to(pseudo, counts.shape[:2]),
         )  # fmt: skip
         value = problem.value(counts)
@@ -263,7 +279,8 @@ class _Problem:
     rows: Rows
     outcome_shares: Float[Array, "u L"]
     total_shares: Float[Array, "v L"]
-    centre: Float[Array, "#L rows k"]
+    logs: Float[Array, "#L rows k"]
+    """E[ln p] under the centre."""
     pseudo: Float[Array, "L rows"]
 
     def _sums(self, counts: Array, *, derivatives: bool = False) -> tuple[Array, Array]:
@@ -279,7 +296,7 @@ class _Problem:
     def value(self, counts: Array) -> Float[Array, "L rows"]:
         rise, fall = self._sums(counts)
         inside = np.where(counts > 0, rise[0], 0.0).sum(axis=2) - fall[0]
-        return np.asarray(inside + self.pseudo * pseudo_density(counts, self.centre))
+        return np.asarray(inside + self.pseudo * pseudo_density(counts, self.logs))
 
     def step(self, counts: Array, value: Array) -> tuple[Array, Array]:
         """Take a Newton step in ln counts, halved until it gains."""
@@ -315,7 +332,7 @@ class _Problem:
             Rows(outcomes, totals, self.rows.possible[rows]),
             self.outcome_shares[kept],
             self.total_shares[kept_totals],
-            self.centre[:, rows],
+            self.logs[:, rows],
             self.pseudo[:, rows],
         )
 
@@ -331,7 +348,7 @@ class _Problem:
         psi_total = special.psi(total)[:, :, None]
         slope = rise - fall[:, :, None]
         pseudo = self.pseudo[:, :, None]
-        slope += pseudo * (expected_logs(self.centre) + psi_total - special.psi(safe))
+        slope += pseudo * (self.logs + psi_total - special.psi(safe))
         slope = np.where(possible, counts * slope, 0.0)
         bend = counts**2 * (up - pseudo * trigamma(safe)) + slope
         joint = -down + self.pseudo * trigamma(total)
@@ -360,12 +377,12 @@ def expected_logs(counts: Float[Array, "... k"]) -> Float[Array, "... k"]:
 
 
 def pseudo_density(
-    counts: Float[Array, "L rows k"], centre: Float[Array, "#L rows k"]
+    counts: Float[Array, "L rows k"], expected: Float[Array, "#L rows k"]
 ) -> Float[Array, "L rows"]:
-    """Compute E[ln density of p] under the counts, with p drawn from the centre."""
+    """Compute E[ln density of p] under the counts, from E[ln p] under the centre."""
     possible = counts > 0
     safe = np.where(possible, counts, 1.0)
-    logs = ((counts - 1) * expected_logs(centre) * possible).sum(axis=2)
+    logs = ((counts - 1) * expected * possible).sum(axis=2)
     norm = special.gammaln(counts.sum(axis=2)) - special.gammaln(safe).sum(axis=2)
     return np.asarray(logs + norm)
 

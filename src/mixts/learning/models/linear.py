@@ -22,6 +22,7 @@ from mixts.learning.models.coefficients import (
     evidence_of_tasks,
     inverses,
     moments_of_tasks,
+    pulls,
 )
 from mixts.learning.models.predictive import Prediction, Predictive, chi_squared, noise_part
 from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates, ridge_estimates
@@ -156,9 +157,8 @@ class LinearModel(CoefficientModel):
         """Return posterior means, in units of the component's own spread."""
         noise = family.noise_std**2
         precision, _ = inverses(family.full_covariances())
-        gap = self._factor[:, :-1, -1] - self._factor[:, :-1, :-1] @ family.mean[0]
-        pull = np.einsum("nji,nj->ni", self._factor[:, :-1, :-1], gap) / noise
-        shift = np.linalg.solve(precision[0] + self._gram / noise, pull[:, :, None])[:, :, 0]
+        _, pull = pulls(self._tasks, family.mean, noise)
+        shift = np.linalg.solve(precision[0] + self._gram / noise, pull[:, 0, :, None])[:, :, 0]
         return np.asarray(shift @ np.linalg.cholesky(precision[0]))
 
     def estimates(self, family: Family) -> Float[Array, "n p"]:

@@ -10,7 +10,6 @@ from scipy import special
 from mixts._numbers import LARGEST_TOTAL
 from mixts._typing import Array, Float, Int
 from mixts.families import Family, PoissonArms, PoissonStatistics, Statistics
-from mixts.families.special import log_rising
 from mixts.learning.models.base import MomentModel, positive
 from mixts.learning.models.counts import HALVINGS, LIMITS, NOTHING, STEPS, Levels, trigamma
 from mixts.learning.models.predictive import ArmPredictive
@@ -30,6 +29,7 @@ class PoissonModel(MomentModel):
         self._totals = Levels.of(self._total)
         self._counts = Levels.of(self._count)
         self._totals_of_counts = self._counts.times(self._total.astype(float))
+        self._totals_of_entries = self._totals_of_counts.T
         super().__init__(statistics)
 
     def _broad(self) -> PoissonArms:
@@ -41,10 +41,9 @@ class PoissonModel(MomentModel):
 
     def log_evidence(self, family: PoissonArms) -> Float[Array, "n L"]:  # type: ignore[override]
         shape, rate = family.shape.T, family.rate.T
-        table = log_rising(shape[self._totals.column], self._totals.value[:, None])
         later = np.log(rate[self._counts.column] + self._counts.value[:, None])
         prior = shape[self._counts.column] * (np.log(rate[self._counts.column]) - later)
-        out = self._totals.tasks @ table + self._counts.tasks @ prior
+        out = self._totals.tasks @ self._totals.table(shape) + self._counts.tasks @ prior
         # -y ln(b + n) depends on both y and n, and is not in the tables.
         out -= self._totals_of_counts @ later
         return out - self.statistics.array("log_factorials").sum(axis=1)[:, None]
@@ -118,9 +117,9 @@ class _Sums:
 
     def __init__(self, model: PoissonModel, share: Array) -> None:
         self._model = model
-        self._by_total = model._totals.tasks.T @ share
-        self._by_count = model._counts.tasks.T @ share
-        self._totals = model._totals_of_counts.T @ share
+        self._by_total = model._totals.entries @ share
+        self._by_count = model._counts.entries @ share
+        self._totals = model._totals_of_entries @ share
         a, b = model.centre.shape, model.centre.rate
         self._logs, self._mean = special.psi(a) - np.log(b), a / b
         self._least_rate, self._most_rate = (LIMITS[0] / self._mean, LIMITS[1] / self._mean)
