@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from mixts import _program
@@ -14,10 +12,12 @@ CORE = _program.core
 
 
 @pytest.fixture(params=["core", "plain"])
-def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run the test once with each program."""
     name: str = request.param
+    if name == "plain" and request.node.get_closest_marker("long_in_plain"):
+        pytest.skip("takes minutes in the plain program, which shorter tests compare with the core")
     if name == "core":
         require("core", CORE is not None, "the compiled core is not installed")
     monkeypatch.setattr(_program, "core", CORE if name == "core" else None)
-    yield name
+    return name

@@ -1,7 +1,7 @@
 """Programs that tests need: without them a test is skipped, or fails if the environment says so.
 
-``MIXTS_REQUIRE=core,postgres,chromium,nginx`` turns the skips of these into failures, so that a test
-cannot stop running in CI unnoticed.
+``MIXTS_REQUIRE=core,postgres,chromium,nginx`` turns the skips of these into failures, so that no
+test can stop running in CI unnoticed.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 
 NB_MODULE(MIXTS_MODULE, m) {
     m.doc() = "The compiled core of mixts: an incremental path to the numbers of the plain program.";
+    m.attr("sources_hash") = MIXTS_SOURCES;
     m.def(
         "runs_avx2",
         [] {

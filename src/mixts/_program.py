@@ -12,7 +12,7 @@ import multiprocessing
 import os
 from typing import Any
 
-__all__ = ["core"]
+__all__ = ["core", "identity"]
 
 
 def _load() -> Any:
@@ -40,3 +40,8 @@ def _load() -> Any:
 
 core: Any = _load()
 """The compiled core; None: plain numpy and scipy."""
+
+
+def identity() -> str:
+    """Return what tells this program from others that may draw other random numbers."""
+    return "plain" if core is None else str(core.sources_hash)

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mixts import _program
+
 __all__ = ["LIBRARY", "Sources", "sources_hash"]
 
 
@@ -56,8 +58,12 @@ LIBRARY = Sources(
 
 
 def sources_hash(paths: Iterable[Path]) -> str:
-    """Return a short hash of the names, from their packages on, and contents of source files."""
-    digest = hashlib.sha256()
+    """Return a short hash of source files: names, from their packages on, and contents.
+
+    It also tells the plain program from the compiled core, and one core from another: seeds are
+    reproducible in each of them, but not across.
+    """
+    digest = hashlib.sha256(_program.identity().encode())
     for path in paths:
         digest.update(_name(path).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]

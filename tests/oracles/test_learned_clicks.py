@@ -108,6 +108,7 @@ def test_the_quick_objective_is_laplaces() -> None:
             assert found[i, s] == pytest.approx(value, abs=2e-4)
 
 
+@pytest.mark.long_in_plain
 def test_learning_hardly_lowers_the_objective_and_finds_the_kinds() -> None:
     tasks = drawn(KINDS, 400, 30, seed=4)
     learned = learn(tasks, 2, seed=1, n_restarts=2, engine=1)
@@ -123,6 +124,7 @@ def test_learning_hardly_lowers_the_objective_and_finds_the_kinds() -> None:
     np.testing.assert_allclose(prior.family.parameter_variances(), 0.2, atol=0.2)
 
 
+@pytest.mark.long_in_plain
 def test_the_integrals_correct_the_bias_of_laplace() -> None:
     # With few clicks a task, modes are far from means: the base level is biased upwards.
     rare = mixts.MixturePrior(mixts.LinearBernoulli([[-3.5, 1.0]], [1.0], "spherical"))
