@@ -92,7 +92,8 @@ def measure_rounds(table: Table, codes: dict[str, dict[str, str]], n_turns: int)
             ]
         for label in benchmark.labels:
             found = {code: [1e6 * turn[code][label] for turn in turns] for code in codes}
-            table.add(f"{benchmark.title}; {label}", "us", found)
+            what = f"{benchmark.title}; {label.replace('mean', 'median')}"
+            table.add(what, "us", found)
 
 
 def rounds(chunk: dict[str, Any]) -> dict[str, float]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import mixts
 from mixts.families import BernoulliStatistics
 from mixts.learning.models import predictive_of
-from mixts.learning.models.counts import Levels, Rows, _Problem
+from mixts.learning.models.counts import Levels, Rows, _Problem, expected_logs
+
+pytestmark = pytest.mark.usefixtures("program")
 
 
 def test_levels_are_the_distinct_values_of_each_column() -> None:
@@ -17,11 +20,13 @@ def test_levels_are_the_distinct_values_of_each_column() -> None:
     levels = Levels.of(counts)
     expected = [(c, v) for c in range(7) for v in np.unique(counts[:, c]) if v > 0]
     assert list(zip(levels.column.tolist(), levels.value.tolist(), strict=True)) == expected
-    for (task, column), entry in np.ndenumerate(levels.index):
-        if counts[task, column] == 0:
-            assert entry == -1
-        else:
-            assert expected[entry] == (column, counts[task, column])
+    assert levels.tasks is not None
+    for task, has in enumerate(levels.tasks.toarray()):
+        own = [(c, v) for c, v in enumerate(counts[task]) if v > 0]
+        assert [expected[entry] for entry in np.flatnonzero(has)] == own
+        assert set(has) <= {0.0, 1.0}
+    numbers = np.random.default_rng(2).normal(size=counts.shape)
+    np.testing.assert_allclose(levels.times(numbers).sum(axis=1), (numbers * (counts > 0)).sum(1))
 
 
 def problem(n_rows: int = 40) -> tuple[_Problem, Any]:
@@ -30,8 +35,8 @@ def problem(n_rows: int = 40) -> tuple[_Problem, Any]:
     rows = Rows.of(counts, np.ones((n_rows, 2), bool))
     share = rng.dirichlet([1.0, 1.0], size=50)
     centre = np.ones((1, n_rows, 2))
-    shares = rows.outcomes.shares(share), rows.totals.shares(share)
-    return _Problem(rows, *shares, centre, np.full((2, n_rows), 0.1)), rng.gamma(
+    shares = rows.outcomes.entries @ share, rows.totals.entries @ share
+    return _Problem(rows, *shares, expected_logs(centre), np.full((2, n_rows), 0.1)), rng.gamma(
         1.0, 5.0, size=(2, n_rows, 2)
     )
 
