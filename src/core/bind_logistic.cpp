@@ -109,8 +109,13 @@ void weigh_all(TaskPosterior &task, Rows rows, Counts trials, Counts successes, 
         if (n_points.data()[s] != 0) checked_most(n_points.data()[s], task.posterior.capacity);
     task.load(rows, trials, successes);
     task.check_known();
-    for (Index s = 0; s < task.design.n_components(); ++s)
-        weigh(work(), task.design.points, task.posterior[s], n_points.data()[s]);
+    // Moments use at least the points of the evidence, and none of a component that was not asked for.
+    for (Index s = 0; s < task.design.n_components(); ++s) {
+        const Component component = task.posterior[s];
+        const Index wanted = n_points.data()[s];
+        weigh(work(), task.design.points, component, wanted);
+        *component.n_used = wanted > 0 ? std::max(wanted, *component.n_points) : 0;
+    }
 }
 
 Index draw_all(TaskPosterior &task, Rows rows, Counts trials, Counts successes, Array<const Index, 1> latent, nb::object rng,
@@ -146,7 +151,7 @@ Index draw_all(TaskPosterior &task, Rows rows, Counts trials, Counts successes, 
 
 void check_moments(const TaskPosterior &task, Index s) {
     check_index("the component", s, task.design.n_components());
-    if (task.posterior.n_known[s] == 0) throw nb::value_error("a component without points has no moments");
+    if (task.posterior.n_used[s] == 0) throw nb::value_error("a component without points has no moments");
 }
 
 void set_rank(const TaskPosterior &task) {
@@ -173,7 +178,7 @@ void action_moments_of(TaskPosterior &task, Rows actions, Array<double, 3> out) 
     set_rank(task);
     std::fill_n(out.data(), 4 * n * k, 0.0);
     for (Index s = 0; s < n; ++s) {
-        if (task.posterior.n_known[s] == 0) continue;
+        if (task.posterior.n_used[s] == 0) continue;
         cloud().load(work(), task.design.points, task.posterior[s]);
         for (Index a = 0; a < k; ++a) {
             const RateMoments found =
@@ -353,6 +358,10 @@ void bind_logistic(nb::module_ &m) {
         .def_prop_ro("n_known", [](nb::handle self) {
             auto &p = nb::cast<TaskPosterior &>(self).posterior;
             return numbers(self, p.n_known, {p.n_known.size()});
+        })
+        .def_prop_ro("n_used", [](nb::handle self) {
+            auto &p = nb::cast<TaskPosterior &>(self).posterior;
+            return numbers(self, p.n_used, {p.n_used.size()});
         })
         .def_prop_ro("location", [](nb::handle self) {
             auto &p = nb::cast<TaskPosterior &>(self).posterior;

@@ -157,6 +157,7 @@ struct Component {
     double *laplace, *log_evidence, *error;
     Index *n_points;  // points behind the evidence
     Index *n_known;   // points whose log weights are known, at least as many
+    Index *n_used;    // points behind moments: those that were asked for, whatever else is known
     double *location;   // (d,)
     double *direction;  // (d, d)
     double *shape;      // (4, d): centre, spread, bend, slack
@@ -167,15 +168,15 @@ struct Component {
 struct Posterior {
     Index n_components, d, capacity, rank = 0;
     std::vector<double> laplace, log_evidence, error, location, direction, shape, log_weight;
-    std::vector<Index> n_points, n_known;
+    std::vector<Index> n_points, n_known, n_used;
 
     Posterior(Index n_components, Index d, Index capacity)
         : n_components(n_components), d(d), capacity(capacity), laplace(n_components), log_evidence(n_components),
           error(n_components), location(n_components * d), direction(n_components * d * d),
           shape(n_components * 4 * d), log_weight(n_components * capacity), n_points(n_components),
-          n_known(n_components) {}
+          n_known(n_components), n_used(n_components) {}
     Component operator[](Index s) {
-        return {&laplace[s], &log_evidence[s], &error[s], &n_points[s], &n_known[s], &location[s * d],
+        return {&laplace[s], &log_evidence[s], &error[s], &n_points[s], &n_known[s], &n_used[s], &location[s * d],
                 &direction[s * d * d], &shape[s * 4 * d], &log_weight[s * capacity]};
     }
 };
@@ -453,7 +454,7 @@ inline void find_mode(Work &w, const Prior &prior, Index s, const Component &out
     set_direction(w, out.direction);
     *out.laplace = *out.log_evidence = value;
     *out.error = 0.0;
-    *out.n_points = *out.n_known = 0;
+    *out.n_points = *out.n_known = *out.n_used = 0;
 }
 
 // -- the shape --------------------------------------------------------------------------------------------
@@ -665,7 +666,8 @@ inline void integrate(Work &w, const Points &points, const Component &out, doubl
         weigh(w, points, out, n);
         const double top = set_weights(out.log_weight, n, w.weights_.data());
         const auto [log_mean, error] = average(top, w.weights_.data(), n);
-        *out.log_evidence = *out.laplace + log_mean, *out.error = error, *out.n_points = n;
+        *out.log_evidence = *out.laplace + log_mean, *out.error = error;
+        *out.n_points = *out.n_used = n;
         if (error <= tolerance || 2 * n > most) return;
     }
 }
@@ -696,7 +698,7 @@ inline void compute_awake(Work &w, const Prior &prior, const Points &points, Pos
     for (Index g = 0; g < prior.root.n; ++g)
         for (Index s = 0; s < n; ++s) {
             if (prior.group_of[s] != g) continue;
-            posterior.n_points[s] = posterior.n_known[s] = 0;
+            posterior.n_points[s] = posterior.n_known[s] = posterior.n_used[s] = 0;
             if (task.working[s] == -INF) continue;
             find_mode(w, prior, s, posterior[s]);
             task.ceiling[s] = posterior.laplace[s];

@@ -64,7 +64,7 @@ inline Index draw(Work &w, const Points &points, const Component &from, const do
 
 // -- moments ------------------------------------------------------------------------------------------------
 
-// The known points of a component, for sums over them. The moments of the proposal are known, so the
+// The points of a component that are used, for sums over them. The moments of the proposal are known, so the
 // points estimate only the difference that the weights make: sums have weights w - share, where share is
 // 1 / n, or 0 where the error of the evidence is so large that such sums might be no covariance.
 struct Cloud {
@@ -77,7 +77,7 @@ struct Cloud {
     std::vector<double> scaled, second, half, head, move, x, rate, control;  // temporary
 
     void load(Work &w, const Points &points, const Component &of) {
-        n = *of.n_known, r = w.r;
+        n = *of.n_used, r = w.r;
         const Index d = w.d;
         weight.resize(n), y.resize(r * n), centre.resize(d), variance.resize(d), scaled.resize(n), move.resize(d);
         const double top = set_weights(of.log_weight, n, weight.data());

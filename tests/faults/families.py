@@ -57,10 +57,10 @@ fault(
 )
 
 
-def components_of_others(loop: Any) -> Any:
-    def wrong(asked: Any, *known: Any) -> None:
-        loop(asked, *known)
-        known[-1][1] = np.roll(known[-1][1], 1)
+def components_of_others(decide: Any) -> Any:
+    def wrong(self: Any, *asked: Any) -> Any:
+        chosen, latent = decide(self, *asked)
+        return chosen, np.roll(latent, 1)
 
     return wrong
 
@@ -68,7 +68,7 @@ def components_of_others(loop: Any) -> Any:
 fault(
     "many decisions report the components of others",
     f"{JOINT_LAW}::test_no_decision_mixes_components",
-    replace("mixts.families.arms:draw_best_arms", components_of_others),
+    replace("mixts.families._core_arms:CoreArmPosterior.decide", components_of_others),
 )
 
 

@@ -48,8 +48,7 @@ def test_points_are_chunks_of_128(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("other", [
-    {"mean": np.zeros((N, D + 1))}, {"mean": np.zeros(N)}, {"mean": np.zeros((N, D), np.float32)},
-    {"mean": np.zeros((D, N)).T}, {"root": np.zeros((1, D, D + 1))}, {"root": np.zeros((D, D))},
+    {"mean": np.zeros((N, D + 1))}, {"mean": np.zeros(N)}, {"root": np.zeros((1, D, D + 1))}, {"root": np.zeros((D, D))},
     {"group_of": np.ones(N, np.int64)}, {"group_of": -np.ones(N, np.int64)},
     {"group_of": np.zeros(N + 1, np.int64)}, {"group_of": np.zeros(N, np.int32)},
     {"points": np.zeros((D, 128))}, {"points": None},
@@ -68,9 +67,7 @@ def test_capacities_are_those_of_the_points(capacity: int) -> None:
 @pytest.mark.parametrize("wrong", [
     (*table(d=D + 1), EVERY), (table()[0], np.ones(4), np.zeros(5), EVERY),
     (table()[0], np.ones(5), np.zeros(6), EVERY), (*table(), np.ones(N + 1, bool)),
-    (*table(), np.ones(N)), (table()[0], np.ones(5, np.int64), np.zeros(5), EVERY),
-    (np.zeros((D, 5)).T, *table()[1:], EVERY),
-], ids=range(7))  # fmt: skip
+], ids=range(4))  # fmt: skip
 def test_tables_fit_the_design(wrong: tuple[Any, ...]) -> None:
     out = posterior()
     with pytest.raises(WRONG):

@@ -268,7 +268,7 @@ class LinearBernoulliPosterior(Posterior):
                 mean[row], covariance[row] = self.prior.mean, self.prior.full_covariances()
                 continue
             found = self._with_moments(int(task), every=every)
-            for s in np.flatnonzero(found.n_known).tolist():
+            for s in np.flatnonzero(found.n_used).tolist():
                 found.parameter_moments(s, mean[row, s], covariance[row, s])
         return mean, covariance
 

@@ -391,7 +391,7 @@ def weighted_points(
     """Return the points' shares of the weight, and what to subtract from them, 1 / n or 0; mean and
     variance (r,) of the proposal's coordinates, and the points' distances (r, n) from the mean.
     """
-    r, n = posterior.rank, posterior.n_known[s]
+    r, n = posterior.rank, posterior.n_used[s]
     centre, spread, bend = posterior.shape[s, :3, :r]
     log_weight, z = posterior.log_weight[s, :n], z[:r, :n]
     weight = np.exp(log_weight - log_weight.max())
@@ -433,7 +433,9 @@ class PointPosterior:
         self.n_points = np.zeros(n, np.int64)
         """Points behind the evidence, from which draws start; a multiple of ``CHUNK``."""
         self.n_known = np.zeros(n, np.int64)
-        """Points whose log weights are known, for moments: at least as many."""
+        """Points whose log weights are known: at least as many."""
+        self.n_used = np.zeros(n, np.int64)
+        """Points behind moments: those that were asked for, whatever else is known."""
         self.location = np.zeros((n, d))
         """The modes, nearly."""
         self.direction = np.zeros((n, d, d))
@@ -467,7 +469,7 @@ class PointPosterior:
             self.shape[s, 3, :r] = slack
             self.laplace[s] = value - np.log(np.diagonal(factor)).sum()
             self.log_evidence[s], self.error[s] = self.laplace[s], 0.0
-            self.n_points[s] = self.n_known[s] = 0
+            self.n_points[s] = self.n_known[s] = self.n_used[s] = 0
 
     def is_nearly_normal(self, rows: Array, trials: Array, s: int) -> bool:
         """Return whether no coordinate is skewed: Laplace's evidence is then nearly right."""
@@ -477,6 +479,11 @@ class PointPosterior:
     def weigh(
         self, rows: Array, trials: Array, successes: Array, n_points: Int[Array, " L"]
     ) -> None:
+        """Let moments use so many points of each component, or those of its evidence if more."""
+        self._weigh(rows, trials, n_points)
+        self.n_used[:] = np.where(n_points > 0, np.maximum(n_points, self.n_points), 0)
+
+    def _weigh(self, rows: Array, trials: Array, n_points: Int[Array, " L"]) -> None:
         """Make the log weights of so many points of each component known."""
         r = self.rank
         for s in np.flatnonzero(self.n_known < n_points):
@@ -506,9 +513,10 @@ class PointPosterior:
             while True:
                 only = np.zeros_like(self.n_known)
                 only[s] = n
-                self.weigh(rows, trials, successes, only)
+                self._weigh(rows, trials, only)
                 log_mean, self.error[s] = average(self.log_weight[s, :n])
-                self.log_evidence[s], self.n_points[s] = self.laplace[s] + log_mean, n
+                self.log_evidence[s] = self.laplace[s] + log_mean
+                self.n_points[s] = self.n_used[s] = n
                 if self.error[s] <= tolerance or 2 * n > most:
                     break
                 n *= 2
@@ -581,7 +589,7 @@ class PointPosterior:
         variate).
         """
         out[:] = 0.0
-        for s in np.flatnonzero(self.n_known).tolist():
+        for s in np.flatnonzero(self.n_used).tolist():
             out[:, s] = self._action_moments(s, actions)
 
     def _action_moments(self, s: int, actions: Array) -> tuple[Array, Array, Array, Array]:
