@@ -58,7 +58,7 @@ PARTS = {
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sdists, and the wheels built from them."""
     folder = tmp_path_factory.mktemp("dist")
-    # Nobody decides with these wheels: a core that is not optimised is built in a third of the time.
+    # Nobody decides with these wheels, and a core that is not optimised is built sooner.
     environment = {**os.environ, "SKBUILD_CMAKE_BUILD_TYPE": "Debug"}
     for part in (".", *PARTS):
         build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder)]

@@ -48,7 +48,8 @@ def test_points_are_chunks_of_128(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("other", [
-    {"mean": np.zeros((N, D + 1))}, {"mean": np.zeros(N)}, {"root": np.zeros((1, D, D + 1))}, {"root": np.zeros((D, D))},
+    {"mean": np.zeros((N, D + 1))}, {"mean": np.zeros(N)},
+    {"root": np.zeros((1, D, D + 1))}, {"root": np.zeros((D, D))},
     {"group_of": np.ones(N, np.int64)}, {"group_of": -np.ones(N, np.int64)},
     {"group_of": np.zeros(N + 1, np.int64)}, {"group_of": np.zeros(N, np.int32)},
     {"points": np.zeros((D, 128))}, {"points": None},

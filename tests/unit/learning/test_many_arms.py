@@ -10,7 +10,7 @@ import pytest
 import mixts
 from mixts.families import BernoulliStatistics
 from mixts.learning.models import predictive_of
-from mixts.learning.models.counts import Levels, Rows, _Problem, expected_logs, expected_logs
+from mixts.learning.models.counts import Levels, Rows, _Problem, expected_logs
 
 pytestmark = pytest.mark.usefixtures("program")
 
