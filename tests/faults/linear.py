@@ -8,7 +8,7 @@ from tests.faults.inject import edit
 POOL = "tests/unit/families/test_linear_pool.py"
 ORACLE = "tests/oracles/test_random_problems.py::test_short_histories"
 PLAIN = "mixts.families.linear:LinearPosterior"
-CORE = "mixts.families._linear_core:CoreLinearPosterior"
+CORE = "mixts.families._core_linear:CoreLinearPosterior"
 
 # -- the plain program ----------------------------------------------------------------------------
 

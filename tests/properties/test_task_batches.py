@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mixts
-from mixts.families import _linear_core
+from mixts.families import _core_linear
 from mixts.families.linear import LinearFamily
 from tests.properties.agreement import assert_same_evidence, assert_same_weights
 from tests.properties.strategies import COVARIANCE_TYPES, FEWER, Problem, batches, problems
@@ -86,7 +86,7 @@ def memory_for(n_slots: int) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LinearFamily, "task_bytes", 1)
-        patch.setattr(_linear_core, "BUDGET_BYTES", n_slots)
+        patch.setattr(_core_linear, "BUDGET_BYTES", n_slots)
         yield
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mixts.families import _linear_core
+from mixts.families import _core_linear
 from tests.statistical import settings
 from tests.statistical.identities import IDENTITIES, Record, play
 from tests.statistical.standard_errors import assert_within
@@ -35,8 +35,8 @@ def often_dormant(setting: settings.Setting, seed: int) -> Record:
     the standard error that 4,000 tasks give a probability of 1/2.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_linear_core, "DORMANT_LIMIT", 9.2)
-        patch.setattr(_linear_core, "_DORMANT_MARGIN", 0.1)
+        patch.setattr(_core_linear, "DORMANT_LIMIT", 9.2)
+        patch.setattr(_core_linear, "_DORMANT_MARGIN", 0.1)
         return play(setting, N_TASKS, 20, seed=seed)
 
 

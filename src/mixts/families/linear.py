@@ -363,7 +363,7 @@ class LinearFamily(CoefficientFamily):
     ) -> Any:
         if _program.core is None:
             return super().posterior(statistics, log_weights, allow_dormant=allow_dormant)
-        from mixts.families._linear_core import CORE_POSTERIORS
+        from mixts.families._core_linear import CORE_POSTERIORS
 
         self.check_statistics(statistics)
         kind = CORE_POSTERIORS[self.posterior_type]

@@ -16,11 +16,11 @@ from mixts.errors import (
     StatisticsError,
     TrajectoryError,
 )
+from mixts.families._core_tabular import CoreTabularPosterior, core_evidence
 from mixts.families.base import Family, Posterior
 from mixts.families.bernoulli import LEAST_SHAPE
 from mixts.families.special import log_rising
 from mixts.families.statistics import Statistics, stored
-from mixts.families.tabular_core import CoreTabularPosterior, core_evidence
 from mixts.families.tabular_posterior import (
     TabularPosterior,
     collapse_rows,

@@ -12,8 +12,8 @@ import pytest
 
 import mixts
 from mixts import _program
-from mixts.families import _linear_bernoulli_posterior, _linear_core
-from mixts.families._linear_core import CoreLinearPosterior
+from mixts.families import _core_linear, _linear_bernoulli_posterior
+from mixts.families._core_linear import CoreLinearPosterior
 from mixts.families.linear import LinearPosterior
 from tests.programs import CORE
 
@@ -290,7 +290,7 @@ def test_rounding_is_wiped_out_now_and_then(kind: str, monkeypatch: pytest.Monke
     fresh = prior.condition(belief.statistics)
     np.testing.assert_allclose(belief.log_evidence, fresh.log_evidence, rtol=1e-9)
     np.testing.assert_allclose(belief.component_mean, fresh.component_mean, rtol=1e-8)
-    monkeypatch.setattr(_linear_core, "_REFRESH", 4)
+    monkeypatch.setattr(_core_linear, "_REFRESH", 4)
     often = make_posterior(prior, 1, None)
     for t in range(70):
         often.update(np.zeros(1, int), (rows[t : t + 1], rewards[t : t + 1]))
