@@ -39,7 +39,11 @@ ROUNDS = (
 )  # fmt: skip
 """Benchmarks of ``catalogue`` whose side "ours" is played."""
 
-LOGS = ("linear", "arms", "clicks")
+LOGS = {"linear": 1, "arms": 1, "clicks": 10}
+"""Logs to learn from, and by what their number of rows is divided: clicks take long."""
+LEARNING = {"read": "s", "learn": "s", "iteration": "ms", "peak": "MB"}
+"""Measurements of ``logs.py``. Statistics that differ in their last digits lead to other random
+starts, and so perhaps to other numbers of iterations: then compare the time of an iteration."""
 PARTS = ("rounds", "starts", "learning")
 
 
@@ -180,13 +184,14 @@ def measure_learning(
     table: Table, codes: dict[str, dict[str, str]], n_turns: int, n_rows: int
 ) -> None:
     """Read logs, and learn a prior of three components from them, in new processes."""
-    n_tasks = str(max(10, n_rows // 100))
     with tempfile.TemporaryDirectory() as folder:
-        for family in LOGS:
+        for family, divisor in LOGS.items():
+            n_family = n_rows // divisor
+            n_tasks = str(max(10, n_family // 100))
             words = ["logs.py", "--write", folder, family]
-            for n in (1000, n_rows):
+            for n in (1000, n_family):
                 run([*words, str(n), "--tasks", n_tasks], codes["this"])
-            files = [f"{folder}/{family}-{n}.parquet" for n in (n_rows, 1000)]
+            files = [f"{folder}/{family}-{n}.parquet" for n in (n_family, 1000)]
             turns = [
                 {
                     code: answer(["logs.py", "--learn", "--measure", *files, family], variables)
@@ -194,9 +199,9 @@ def measure_learning(
                 }
                 for _ in range(n_turns)
             ]
-            for part, unit in (("read", "s"), ("learn", "s"), ("peak", "MB")):
+            for part, unit in LEARNING.items():
                 found = {code: [turn[code][part] for turn in turns] for code in codes}
-                table.add(f"{part}: {n_rows:,} rows, {family}", unit, found)
+                table.add(f"{part}: {n_family:,} rows, {family}", unit, found)
 
 
 def run(words: list[str], variables: dict[str, str]) -> str:
