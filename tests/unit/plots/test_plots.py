@@ -221,9 +221,8 @@ def test_the_figure_of_an_identification(identification: Identification) -> None
     figure = mixts.plot(identification)
     strips = figure.axes[2:]
     known = identification.identified()
-    assert [ax.get_title(loc="left") for ax in strips] == [
-        "prior", f"after {known} rounds", "after 40 rounds"
-    ]  # fmt: skip
+    soon = "after 1 round" if known == 1 else f"after {known} rounds"
+    assert [ax.get_title(loc="left") for ax in strips] == ["prior", soon, "after 40 rounds"]
     low, high = strips[0].get_ylim()
     everything = identification.means + identification.deviations
     assert high > max(everything[[0, known, 40]].max(), identification.truth.max())
