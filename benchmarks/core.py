@@ -41,9 +41,10 @@ ROUNDS = (
 
 LOGS = {"linear": 1, "arms": 1, "clicks": 10}
 """Logs to learn from, and by what their number of rows is divided: clicks take long."""
-LEARNING = {"read": "s", "learn": "s", "iteration": "ms", "peak": "MB"}
-"""Measurements of ``logs.py``. Statistics that differ in their last digits lead to other random
-starts, and so perhaps to other numbers of iterations: then compare the time of an iteration."""
+MEASURED = {
+    "read": {"read": "wall, s", "peak": "RSS, MB"},
+    "learn": {"wall, s": "wall, s", "CPU, s": "CPU, s"},
+}
 PARTS = ("rounds", "starts", "learning")
 
 
@@ -180,28 +181,56 @@ def measure_starts(table: Table, codes: dict[str, dict[str, str]], n_turns: int)
 # -- learning -------------------------------------------------------------------------------------
 
 
+def tally(logs: str, family: str, path: str) -> dict[str, float]:
+    """Read logs, and save their statistics."""
+    from logs import COLUMNS
+
+    from mixts.logs import read_logs
+
+    read_logs(logs, **COLUMNS[family]).statistics.save(path)
+    return {}
+
+
+def learn(path: str) -> dict[str, float]:
+    """Learn a prior of three components from saved statistics, after one from a few of them."""
+    from mixts.families import Statistics
+    from mixts.learning import learn
+
+    tasks = Statistics.load(path)
+    learn(tasks[np.arange(10)], 3, seed=1, engine=1)
+    started, used = perf_counter(), process_time()
+    learn(tasks, 3, seed=1, engine=1)
+    return {"wall, s": perf_counter() - started, "CPU, s": process_time() - used}
+
+
 def measure_learning(
     table: Table, codes: dict[str, dict[str, str]], n_turns: int, n_rows: int
 ) -> None:
-    """Read logs, and learn a prior of three components from them, in new processes."""
+    """Read logs, and learn from their statistics, in new processes.
+
+    All codes learn from the same file of statistics: in another one, with other last digits, random
+    starts would differ, and so would the numbers of iterations.
+    """
     with tempfile.TemporaryDirectory() as folder:
         for family, divisor in LOGS.items():
-            n_family = n_rows // divisor
-            n_tasks = str(max(10, n_family // 100))
-            words = ["logs.py", "--write", folder, family]
-            for n in (1000, n_family):
-                run([*words, str(n), "--tasks", n_tasks], codes["this"])
-            files = [f"{folder}/{family}-{n}.parquet" for n in (n_family, 1000)]
-            turns = [
-                {
-                    code: answer(["logs.py", "--learn", "--measure", *files, family], variables)
-                    for code, variables in codes.items()
-                }
-                for _ in range(n_turns)
-            ]
-            for part, unit in LEARNING.items():
-                found = {code: [turn[code][part] for turn in turns] for code in codes}
-                table.add(f"{part}: {n_family:,} rows, {family}", unit, found)
+            n = n_rows // divisor
+            for size in (1000, n):
+                words = ["--write", folder, family, str(size), "--tasks", str(max(10, n // 100))]
+                run(["logs.py", *words], codes["this"])
+            logs, warm = (f"{folder}/{family}-{size}.parquet" for size in (n, 1000))
+            statistics = f"{folder}/{family}.statistics"
+            answer(["core.py", "--tally", logs, family, statistics], codes["this"])
+            for part, words in (
+                ("read", ["logs.py", "--measure", logs, warm, family]),
+                ("learn", ["core.py", "--learn", statistics]),
+            ):
+                turns = [
+                    {code: answer(words, variables) for code, variables in codes.items()}
+                    for _ in range(n_turns)
+                ]
+                for name, unit in MEASURED[part].items():
+                    found = {code: [turn[code][name] for turn in turns] for code in codes}
+                    table.add(f"{part}: {n:,} rows, {family}", unit, found)
 
 
 def run(words: list[str], variables: dict[str, str]) -> str:
@@ -237,10 +266,13 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=7, help="turns of each measurement")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of logs to learn from")
     parser.add_argument("--start", choices=STARTS, help=argparse.SUPPRESS)
+    parser.add_argument("--tally", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--learn", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.start:
-        print(json.dumps(start(options.start)))
-        return
+    for one, words in ((start, options.start), (tally, options.tally), (learn, options.learn)):
+        if words:
+            print(json.dumps(one(*([words] if isinstance(words, str) else words))))
+            return
     codes = dict(chosen_codes(options))
     table = Table(list(codes))
     if "rounds" in options.only:

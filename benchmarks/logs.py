@@ -93,11 +93,8 @@ def measure(path: Path, warm: Path, family: str, learns: bool) -> None:
     if learns:
         learn(small.statistics, N_KINDS, seed=1)
         started = time.perf_counter()
-        learned = learn(logs.statistics, N_KINDS, seed=1)
+        learn(logs.statistics, N_KINDS, seed=1)
         found["learn"] = time.perf_counter() - started
-        # Restarts from the same groups of tasks are computed once, and have one history.
-        histories = {id(history): history.n_iterations for history in learned.restarts}
-        found["iteration"] = 1e3 * found["learn"] / sum(histories.values())
     print(json.dumps(found))
 
 
@@ -141,9 +138,10 @@ def row(folder: Path, family: str, n_rows: int, suffix: str, learns: bool) -> st
     )
     found = json.loads(done.stdout)
     learned = f"{found['learn']:.1f}" if learns else ""
+    size = f"{found['statistics']:.1f}" if found["statistics"] else ""
     return (
         f"| {family}, {suffix} | {n_rows:,} | {found['read']:.2f} | {n_rows / found['read']:,.0f} "
-        f"| {found['statistics']:.1f} | {found['peak']:.0f} ({found['imported']:.0f}) | {learned} |"
+        f"| {size} | {found['peak']:.0f} ({found['imported']:.0f}) | {learned} |"
     )
 
 

@@ -26,6 +26,10 @@ second for each component, and every update makes it anew."""
 _LEAST_ROOM = 4
 """Rows for which a task gets room at least; each time that room is used up, it doubles."""
 
+_FEW_ROWS = 64
+"""So many rows, or a batch so much smaller than the tables, are counted in place. The rows of a
+whole log would make room in Python for every task again and again: sorting takes less time."""
+
 
 class Tables(NamedTuple):
     """Where each task's rows are, (n,), and the rows of all tasks, (N, ...).
@@ -210,8 +214,9 @@ class LinearBernoulliStatistics(Statistics):
         )
 
     def _count(self, tasks: Array, features: Array, trials: Array, successes: Array) -> None:
-        """Count rows: in place by the core, or by sorting all rows of all tasks."""
-        if _program.core is not None:
+        """Count rows: few of them in place by the core, or by sorting all rows of all tasks."""
+        few = len(tasks) <= _FEW_ROWS or _FEW_ROWS * len(tasks) <= int(self._tables.size.sum())
+        if _program.core is not None and few:
             features, done = np.ascontiguousarray(features), 0
             while done < len(tasks):
                 observed = tasks, features, trials, successes
