@@ -15,7 +15,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -28,32 +27,25 @@ MOST_SECONDS = 1200
 
 
 def run(tests: tuple[str, ...], fault: Fault | None = None) -> tuple[int | None, str]:
-    """Run tests with a fault; return pytest's exit status, None if time ran out, and its output.
-
-    A fault in a compiled loop has a cache of its own: numba would not notice that the loop, or a
-    loop that calls it, differs from what was compiled before.
-    """
+    """Run tests with a fault; return pytest's exit status, None if time ran out, and its output."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb=no", "-p", "no:cacheprovider"]
     # pytest cuts the reasons of failures at this width.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "400"}
-    with tempfile.TemporaryDirectory() as cache:
-        if fault is not None:
-            environment["MIXTS_FAULT"] = fault.name
-            command += ["-p", "tests.faults.plugin"]
-            if fault.compiles:
-                environment["NUMBA_CACHE_DIR"] = cache
-        try:
-            done = subprocess.run(
-                [*command, *tests],
-                cwd=ROOT,
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=MOST_SECONDS,
-            )
-        except subprocess.TimeoutExpired:
-            return None, f"no result after {MOST_SECONDS} seconds"
+    if fault is not None:
+        environment["MIXTS_FAULT"] = fault.name
+        command += ["-p", "tests.faults.plugin"]
+    try:
+        done = subprocess.run(
+            [*command, *tests],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=MOST_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return None, f"no result after {MOST_SECONDS} seconds"
     return done.returncode, done.stdout + done.stderr
 
 

@@ -16,11 +16,6 @@ class Fault:
     """Paths of test files, or ids of tests, one of which must fail."""
     changes: tuple[Change, ...]
 
-    @property
-    def compiles(self) -> bool:
-        """Whether the fault is in a compiled loop, so that no cached loop may be used."""
-        return any(change.compiles for change in self.changes)
-
     def check(self) -> None:
         """Raise ``MissingCodeError`` if a change does not fit the sources."""
         for change in self.changes:

@@ -32,9 +32,6 @@ class Replacement:
     path: str
     make: Callable[[Any], Any]
 
-    compiles: bool = False
-    """Whether loops are compiled from other code than their source files."""
-
     def check(self) -> None:
         """Raise ``MissingCodeError`` if there is no such function."""
         _find(self.path)
@@ -54,11 +51,6 @@ class Edit:
     new: str
     count: int = 1
     """Number of times that the old code must be there."""
-
-    @property
-    def compiles(self) -> bool:
-        """Whether loops are compiled from other code than their source files."""
-        return "_kernels" in self.path
 
     def check(self) -> None:
         """Raise ``MissingCodeError`` if the code is not there."""
@@ -128,8 +120,8 @@ def _function(held: Any) -> Any:
 
 
 def _source(function: Any) -> Any:
-    """Return the function that was written down: without checks, and not compiled."""
-    return function.py_func if hasattr(function, "py_func") else inspect.unwrap(function)
+    """Return the function that was written down, without checks."""
+    return inspect.unwrap(function)
 
 
 def _install(holder: Any, name: str, made: Any) -> None:

@@ -105,7 +105,7 @@ def test_a_key_gives_one_decision_to_all_clients(over_arms: tuple[Decider, Clien
 
 def test_actions_go_as_arrays(over_rows: tuple[Decider, Client]) -> None:
     decider, client = over_rows
-    decider.decide("first", actions=ACTIONS)  # compiles, for longer than a client may wait
+    decider.decide("first", actions=ACTIONS)
     made = client.decide("rows", actions=np.array(ACTIONS), mask=np.array([False, True, False]))
     assert made.action == 1
     client.reward(made.id, np.float32(0.5))

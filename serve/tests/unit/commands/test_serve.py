@@ -331,7 +331,7 @@ def test_a_hang_up_does_not_end_the_start(tmp_path: Path) -> None:
         lines: list[str] = []
         reader = threading.Thread(target=lambda: lines.append(process.stdout.readline()))  # type: ignore[union-attr]
         reader.start()
-        while reader.is_alive():  # signals arrive while it imports, opens the store, compiles
+        while reader.is_alive():  # signals arrive while it imports and opens the store
             time.sleep(0.1)
             (tmp_path / "new").write_text(f"{TOKEN}\nanother-{TOKEN}\n")
             (tmp_path / "new").rename(tokens)
