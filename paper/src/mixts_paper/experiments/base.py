@@ -61,13 +61,10 @@ class Setting:
 class Blocks(ABC):
     """A simulation of an experiment, split into blocks; workers receive it pickled."""
 
+    n_blocks: int = 1
+    """Number of blocks; they may run in any order on any worker, with the same numbers."""
     cost: float = 1.0
     """Approximate seconds for one block: they decide the order of work and the remaining time."""
-
-    @property
-    @abstractmethod
-    def n_blocks(self) -> int:
-        """Number of blocks; they may run in any order on any worker, with the same numbers."""
 
     @abstractmethod
     def play(self, block: int) -> Arrays:
@@ -107,10 +104,7 @@ class SimulationBlocks(Blocks):
         self.rewards = rewards
         n_decisions = self.simulation.width(0) * self.simulation.n_rounds * len(agents)
         self.cost = 1e-6 * microseconds * n_decisions
-
-    @property
-    def n_blocks(self) -> int:
-        return self.simulation.n_blocks
+        self.n_blocks = self.simulation.n_blocks
 
     def play(self, block: int) -> Arrays:
         played = self.simulation.play(block)

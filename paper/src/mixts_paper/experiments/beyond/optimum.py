@@ -135,10 +135,7 @@ class ValueBlocks(base.Blocks):
 
     def __init__(self, n_priors: int, n_rounds: int, seed: int) -> None:
         self._n_priors, self._n_rounds, self._seed = n_priors, n_rounds, seed
-
-    @property
-    def n_blocks(self) -> int:
-        return -(-self._n_priors // BLOCK)
+        self.n_blocks = -(-n_priors // BLOCK)
 
     def play(self, block: int) -> base.Arrays:
         rng = random.stream(self._seed, "beyond/optimum", block)
