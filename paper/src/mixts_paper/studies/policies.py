@@ -21,7 +21,7 @@ import numpy as np
 import mixts
 from mixts.engines import engine_of
 from mixts.environments import ClassificationBandit, Environment
-from mixts.errors import MixtsError, ParameterError
+from mixts.errors import ParameterError
 from mixts.extend import Array, random
 from mixts.families import GaussianStatistics
 from mixts.learning import one_blas_thread
@@ -31,7 +31,7 @@ from mixts_paper.experiments.beyond import INFORMED, PLAIN, policies_of
 from mixts_paper.experiments.beyond.policies import image_prior
 from mixts_paper.experiments.features import ImageFeatures
 from mixts_paper.experiments.paper.images import priors_of
-from mixts_paper.studies import BESTSELLER, IDS, bestseller
+from mixts_paper.studies import BESTSELLER, IDS, bestseller, exit_status
 from mixts_paper.studies.movielens import clustered
 from mixts_paper.studies.movielens.ratings import Ratings, parse, read_files
 from mixts_paper.studies.movielens.splits import learn_mixture, play_held_out, split_users
@@ -358,18 +358,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--workers", type=int, default=2, help="worker processes (default: 2)")
     add("--scale", type=float, default=1.0, metavar="SHARE", help="share of the runs (default: 1)")
     options = parser.parse_args(arguments)
-    try:
-        if not 0 < options.scale <= 1:
-            raise ParameterError(f"--scale must be above 0 and at most 1, got {options.scale:g}")
-        for text in PARTS[options.part](options):
-            print(text, flush=True)
-    except MixtsError as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"\n{program}: stopped", file=sys.stderr)
-        return 130
-    return 0
+    return exit_status(program, lambda: _print(options))
+
+
+def _print(options: argparse.Namespace) -> None:
+    if not 0 < options.scale <= 1:
+        raise ParameterError(f"--scale must be above 0 and at most 1, got {options.scale:g}")
+    for text in PARTS[options.part](options):
+        print(text, flush=True)
 
 
 if __name__ == "__main__":
