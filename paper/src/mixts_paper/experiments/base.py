@@ -25,7 +25,7 @@ import numpy as np
 
 from mixts.environments import Environment
 from mixts.errors import ParameterError
-from mixts.extend import Array
+from mixts.extend import Array, Estimate
 from mixts.pages import Verdict
 from mixts.simulation import AgentSpec, Results, prepare
 
@@ -150,6 +150,11 @@ def _with_prefix(arrays: Arrays, prefix: str) -> Arrays:
         for name, array in arrays.items()
         if name.startswith(prefix)
     }
+
+
+def separate(estimates: Estimate) -> list[Estimate]:
+    """Return an estimate for each entry of an array of means and an array of errors."""
+    return [Estimate(float(m), float(e)) for m, e in zip(*estimates, strict=True)]
 
 
 @dataclass(frozen=True)

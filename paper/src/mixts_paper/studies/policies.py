@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -310,24 +309,24 @@ def replayed(
 def once(options: argparse.Namespace) -> Iterator[str]:
     """Yield a table for simulated items that are taken at most once, and one for films."""
     ratings, scale = _ratings(options), options.scale
-    how = options.seed, options.workers
     prior = items_prior(3, options.seed)
     played = simulate(
         once_policies(prior), mixts.BanditEnvironment(prior), N_ONCE, share(scale, 1000),
         options.seed, engine=options.workers,
     )  # fmt: skip
-    items = Comparison("60 items, 3 kinds", played.reward, (5, 20), rewards=True)
-    name = f"MovieLens, new users, {N_FILMS} films as arms"
-    films = (
-        of_splits(name, play_users, known, share(scale, 5), *how)
-        for known in ([] if ratings is None else [ratings])
-    )
     behind: list[str] = []
-    for comparison in chain([items], films):
+
+    def judged(comparison: Comparison) -> str:
         behind.extend(comparison.worse(IDS, BESTSELLER))
-        yield comparison.table((GREEDY, BESTSELLER), 3)
+        return comparison.table((GREEDY, BESTSELLER), 3)
+
+    yield judged(Comparison("60 items, 3 kinds", played.reward, (5, 20), rewards=True))
     if ratings is None:
         yield NO_FILMS
+    else:
+        name = f"MovieLens, new users, {N_FILMS} films as arms"
+        how = share(scale, 5), options.seed, options.workers
+        yield judged(of_splits(name, play_users, ratings, *how))
     yield f"MixIDS below the bestseller: {_listed(behind)}."
 
 

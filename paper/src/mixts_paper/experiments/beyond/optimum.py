@@ -173,7 +173,7 @@ class OptimumExperiment(base.Experiment):
                 "horizons": range(1, n_rounds + 1),
                 "n_counts": int(count_tree(N_ARMS, n_rounds).starts[n_rounds]),
                 "names": NAMES,
-                "shares": {name: _each(shares[name]) for name in NAMES},
+                "shares": {name: base.separate(shares[name]) for name in NAMES},
                 "lost": {
                     name: estimate(drawn[OPTIMAL][:, -1] - drawn[name][:, -1]) for name in NAMES
                 },
@@ -242,10 +242,6 @@ def gain_shares(values: base.Arrays, name: str) -> Estimate:
     gain, best = values[name] - values[UNIFORM], values[OPTIMAL] - values[UNIFORM]
     ratio = gain.mean(axis=0) / best.mean(axis=0)
     return Estimate(ratio, estimate(gain - ratio * best).error / best.mean(axis=0))
-
-
-def _each(shares: Estimate) -> list[Estimate]:
-    return [Estimate(float(m), float(e)) for m, e in zip(*shares, strict=True)]
 
 
 def _figure(shares: Mapping[str, Estimate]) -> Any:

@@ -120,13 +120,8 @@ def observed(setting: base.Setting, width: float) -> base.SimulationBlocks:
     )  # fmt: skip
 
 
-def _arguments(width: float) -> tuple[int, int, float, float, float]:
-    """Return the arguments of the bounds after n."""
-    return N_FEATURES, N_COMPONENTS, NOISE, 1.0, width**2
-
-
 def _row(n: int, width: float, one: Decomposition) -> Row:
-    arguments = _arguments(width)
+    arguments = bandit.bound_arguments(width)
     return Row(
         width,
         one.total("first"),
@@ -176,7 +171,7 @@ def _improves(rows: list[Row]) -> Verdict:
 def _slope(n: int, width: float) -> float:
     """Return the power of n with which Theorem 1 grows at n."""
     step = 1.01
-    bounds = theorem1(np.array([n / step, n * step]), *_arguments(width))
+    bounds = theorem1(np.array([n / step, n * step]), *bandit.bound_arguments(width))
     return float(np.log(bounds[1] / bounds[0]) / (2 * np.log(step)))
 
 
@@ -205,8 +200,8 @@ def _bounds_figure(n: int, width: float, one: Decomposition) -> Any:
         rounds,
         {
             "regret": one.curve("regret").mean[rounds.astype(int) - 1],
-            "Theorem 1": theorem1(rounds, *_arguments(width)),
-            "linear bound": linear_bound(rounds, *_arguments(width)),
+            "Theorem 1": theorem1(rounds, *bandit.bound_arguments(width)),
+            "linear bound": linear_bound(rounds, *bandit.bound_arguments(width)),
             r"order $d^{3/2}\sqrt{n}$": lints_order(rounds, N_FEATURES),
         },
         "round", "regret and bounds", log=True,
