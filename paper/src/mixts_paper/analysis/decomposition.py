@@ -17,9 +17,7 @@ from mixts.environments import BanditEnvironment, BanditProblem
 from mixts.errors import ParameterError
 from mixts.extend import Array, Estimate, Float, estimate
 from mixts.families import Family
-from mixts.simulation import (
-    Round,
-)
+from mixts.simulation import Round
 from mixts_paper.analysis.inequalities import (
     ActionObserver,
     ActionRecorder,
@@ -292,16 +290,16 @@ def _of_expectations(measured: Decomposition, size: Size) -> dict[str, Inequalit
     theorem = theorem1(n, d, n_components, sigma, kappa, variance, form="appendix")
     return {
         "regret": Inequality(
-            "regret <= the bound of Theorem 1, end of the proof",
+            "regret ≤ the bound of Theorem 1, end of the proof",
             "App. A", measured.regret.sum(axis=1), np.array(theorem), True,
         ),
         "first": Inequality(
-            "sum of the first part <= sum_t sigma_t(A_t*, S_*) + kappa sqrt(lambda d / (2 pi))",
+            "sum of the first part ≤ Σ_t σ_t(A_t,*, S_*) + κ √(λ d / (2π))",
             "App. A, Step 1", measured.first.sum(axis=1),
             lemmas.first_part_bound(best_widths, d, kappa, variance), True,
         ),
         "second": Inequality(
-            "sum of the second part <= sqrt(2) sum_t sigma_t(A_t, S_t) + 2 sigma sqrt(L n log n) "
+            "sum of the second part ≤ √2 Σ_t σ_t(A_t, S_t) + 2 σ √(L n log n) "
             "+ 3 L M",
             "App. A, Step 3", measured.second.sum(axis=1),
             lemmas.second_part_bound(widths, n, d, n_components, sigma, kappa, variance), True,
@@ -314,18 +312,18 @@ def _of_norms(measured: Decomposition, size: Size) -> dict[str, Inequality]:
     root = np.sqrt(size[0] * measured.squared_norms.max(axis=1))
     return {
         "widths": Inequality(
-            "sum_t sigma_t(A_t, S_t) <= sigma d sqrt(2 c_1 n log(dn))",
+            "Σ_t σ_t(A_t, S_t) ≤ σ d √(2 c₁ n log(dn))",
             "App. A", measured.width.sum(axis=1), np.array(lemmas.width_sum_bound(*size)),
         ),
         "norms": Inequality(
-            "sum_t ||A_t||_{t,S_t} <= sum_t max_s ||A_t||_{t,s}", "App. A", norms, largest
+            "Σ_t ||A_t||_t,S_t ≤ Σ_t max_s ||A_t||_t,s", "App. A", norms, largest
         ),
         "maxima": Inequality(
-            "sum_t max_s ||A_t||_{t,s} <= max_s sqrt(n sum_t ||A_t||_{t,s}^2)",
+            "Σ_t max_s ||A_t||_t,s ≤ max_s √(n Σ_t ||A_t||_t,s²)",
             "App. A", largest, root,
         ),
         "root": Inequality(
-            "max_s sqrt(n sum_t ||A_t||_{t,s}^2) <= sigma sqrt(c_1 n d)",
+            "max_s √(n Σ_t ||A_t||_t,s²) ≤ σ √(c₁ n d)",
             "App. A", root, np.array(lemmas.norm_sum_bound(*size)),
         ),
     }  # fmt: skip
@@ -337,16 +335,16 @@ def _of_determinants(
     (n, d, sigma, kappa, _), ratios = size, measured.log_determinant_ratios
     return {
         "squares": Inequality(
-            "sum_t ||A_t||_{t,s}^2 <= sigma^2 (1 + kappa^2 lambda_s / sigma^2) log det ratio",
+            "Σ_t ||A_t||_t,s² ≤ σ² (1 + κ² λ_s / σ²) log det Σ₀,s/Σ_n+1,s",
             "App. A, Lemma 2", measured.squared_norms,
             lemmas.norm_series_bound(ratios, sigma, kappa, variances),
         ),
         "trace": Inequality(
-            "log det ratio <= d log(1 + n kappa^2 / (sigma^2 tr(Sigma_0,s^-1)))",
+            "log det Σ₀,s/Σ_n+1,s ≤ d log(1 + n κ² / (σ² tr(Σ₀,s⁻¹)))",
             "App. A", ratios, lemmas.trace_bound(n, d, sigma, kappa, precision_traces),
         ),
         "determinant": Inequality(
-            "log det ratio <= d log(1 + n kappa^2 lambda / (sigma^2 d))",
+            "log det Σ₀,s/Σ_n+1,s ≤ d log(1 + n κ² λ / (σ² d))",
             "App. A", ratios, np.array(lemmas.log_determinant_bound(*size)),
         ),
     }  # fmt: skip

@@ -18,9 +18,7 @@ from mixts.environments import BanditEnvironment, BanditProblem
 from mixts.errors import ParameterError
 from mixts.extend import Array, Float, Int
 from mixts.families import Family
-from mixts.simulation import (
-    Round,
-)
+from mixts.simulation import Round
 from mixts_paper.analysis.inequalities import (
     ActionObserver,
     ActionRecorder,
@@ -344,19 +342,19 @@ def _of_any_rewards(measured: LatentCost, one: _Setting) -> dict[str, Inequality
     rank = measured.rank
     states = min(rank, int(np.count_nonzero(one.weights)) - 1)
     return {
-        "parts": _mean("E sum_t (W_t + B_t) = regret", both, measured.regret.sum(axis=1), True),
+        "parts": _mean("E Σ_t (W_t + B_t) = regret", both, measured.regret.sum(axis=1), True),
         "counts": _mean(
-            "E N_{n+1}(s) = n P_0(s), every other state together", drawn, expected, True
+            "E N_{n+1}(s) = n P₀(s), every other state together", drawn, expected, True
         ),
         "roots": _mean(
-            "E sqrt(P_t(s) P_t(s')) does not increase with t",
+            "E √(P_t(s) P_t(s')) does not increase with t",
             _grouped(np.diff(measured.roots, axis=1)), 0.0,
         ),
         "identification by round": _squares(
-            "(E B_t)^2 <= r_B E between_t", measured.identification, measured.between, states
+            "(E B_t)² ≤ r_B E between_t", measured.identification, measured.between, states
         ),
         "learning by round": _squares(
-            "(E W_t)^2 <= r E within_t", measured.learning, measured.within, rank
+            "(E W_t)² ≤ r E within_t", measured.learning, measured.within, rank
         ),
     }  # fmt: skip
 
@@ -383,11 +381,11 @@ def _grouped(values: Float[Array, "n t"]) -> Float[Array, "n g"]:
 
 def _of_information(measured: LatentCost, one: _Setting) -> dict[str, Inequality]:
     steps = {
-        "information": _mean("I(S; H_{n+1}) <= H(P_0)", measured.information, entropy(one.weights))
+        "information": _mean("I(S; H_{n+1}) ≤ H(P₀)", measured.information, entropy(one.weights))
     }
     if one.proxy is not None:
         steps["between by information"] = _mean(
-            "E sum_t between_t <= 2 q I(S; H_{n+1})",
+            "E Σ_t between_t ≤ 2 q I(S; H_{n+1})",
             measured.between.sum(axis=1), 2 * one.proxy * measured.information,
         )  # fmt: skip
     if one.terms is None and one.proxy is not None and measured.fixed.all():
@@ -395,9 +393,9 @@ def _of_information(measured: LatentCost, one: _Setting) -> dict[str, Inequality
         bound = bounded_entropy_bound(one.n, one.weights, one.n_actions, h)
         alone = bounded_entropy_bound(one.n, one.weights, one.n_actions, 0.0)
         steps["identification"] = _mean(
-            "E sum_t B_t <= sqrt(r_B n H(P_0) / 2)", measured.identification.sum(axis=1), alone
+            "E Σ_t B_t ≤ √(r_B n H(P₀) / 2)", measured.identification.sum(axis=1), alone
         )
-        steps["entropy"] = _mean("regret <= the entropy bound", measured.regret.sum(axis=1), bound)
+        steps["entropy"] = _mean("regret ≤ the entropy bound", measured.regret.sum(axis=1), bound)
     return steps
 
 
@@ -405,21 +403,21 @@ def _of_variances(measured: LatentCost, one: _Setting) -> dict[str, Inequality]:
     assert one.plain is not None
     within, between = measured.within.sum(axis=1), measured.between.sum(axis=1)
     names = (
-        "2 sigma^2 H(P_0) + kappa^2 tr Cov(theta)",
-        "2 (sigma^2 + kappa^2 lambda) H(P_0) + kappa^2 tr Cov(theta_0,S)",
-        "2 (sigma^2 + kappa^2 lambda + D^2/4) H(P_0)",
+        "2 σ² H(P₀) + κ² tr Cov(θ)",
+        "2 (σ² + κ² λ) H(P₀) + κ² tr Cov(θ₀,S)",
+        "2 (σ² + κ² λ + D²/4) H(P₀)",
     )
     forms = {
-        f"between {i}": _mean(f"E sum_t between_t <= {name}", between, b)
+        f"between {i}": _mean(f"E Σ_t between_t ≤ {name}", between, b)
         for i, (name, b) in enumerate(zip(names, one.plain.between, strict=False), start=1)
     }
     return {
         "gain": _every(
-            "1/2 sum_t log(1 + u_t(A_t,s) / sigma^2) <= gamma_s",
+            "1/2 Σ_t log(1 + u_t(A_t,s) / σ²) ≤ γ_s",
             measured.gain, one.plain.information,
         ),
-        "within": _every("sum_t u_t(A_t,s) <= w_s", measured.variances, one.plain.within),
-        "total": _mean("E sum_t (within_t + between_t) <= j", within + between, one.plain.total),
+        "within": _every("Σ_t u_t(A_t,s) ≤ w_s", measured.variances, one.plain.within),
+        "total": _mean("E Σ_t (within_t + between_t) ≤ j", within + between, one.plain.total),
         **forms,
     }  # fmt: skip
 
@@ -430,13 +428,9 @@ def _of_bounds(measured: LatentCost, one: _Setting) -> dict[str, Inequality]:
     identification = measured.identification.sum(axis=1)
     regret = measured.regret.sum(axis=1)
     steps = {
-        "learning": _mean(
-            "E sum_t W_t <= sqrt(r n w)", measured.learning.sum(axis=1), terms.learning
-        ),
-        "identification": _mean(
-            "E sum_t B_t <= sqrt(r_B n b)", identification, terms.identification
-        ),
-        "entropy": _mean("regret <= the entropy bound", regret, terms.bound),
+        "learning": _mean("E Σ_t W_t ≤ √(r n w)", measured.learning.sum(axis=1), terms.learning),
+        "identification": _mean("E Σ_t B_t ≤ √(r_B n b)", identification, terms.identification),
+        "entropy": _mean("regret ≤ the entropy bound", regret, terms.bound),
     }
     family = measured.prior.family
     if family.n_arms is not None and one.mean_range is not None and measured.fixed.all():
@@ -447,7 +441,7 @@ def _of_bounds(measured: LatentCost, one: _Setting) -> dict[str, Inequality]:
                 one.n, one.weights, family.parameter_means(), one.width, sigma, 0.0
             )
             steps["narrow"] = _mean(
-                "E sum_t B_t <= the bound for narrow components", identification, found.bound
+                "E Σ_t B_t ≤ the bound for narrow components", identification, found.bound
             )
     return steps
 
@@ -467,12 +461,12 @@ def _of_counts(measured: LatentCost, one: _Setting) -> dict[str, Inequality]:
     )
     return {
         "confidence": _mean(
-            f"P(the true state's ledger ever exceeds rad) <= delta = {delta:g}",
+            f"P(the true state's ledger ever exceeds rad) ≤ δ = {delta:g}",
             lost.astype(float), delta,
         ),
-        "mean range": _every("m_t(a,s) - m_t(a,s') <= D", measured.mean_range, one.mean_range),
+        "mean range": _every("m_t(a,s) - m_t(a,s') ≤ D", measured.mean_range, one.mean_range),
         "count bound": _mean(
-            "E sum_t B_t <= the count bound", measured.identification.sum(axis=1), bound
+            "E Σ_t B_t ≤ the count bound", measured.identification.sum(axis=1), bound
         ),
     }  # fmt: skip
 
@@ -495,7 +489,7 @@ def _of_known_models(measured: LatentCost, one: _Setting) -> dict[str, Inequalit
     bound = separated_bound(one.weights, means, separation, None)
     steps = {
         "pairs": _mean(
-            "E sum_t P_t(s) P_t(s') <= sqrt(P_0(s) P_0(s')) / (2 sqrt(alpha beta)), each pair",
+            "E Σ_t P_t(s) P_t(s') ≤ √(P₀(s) P₀(s')) / (2 √(α β)), each pair",
             measured.pairs[:, s, r], np.sqrt(one.weights[s] * one.weights[r]) / speed,
         ),
     }  # fmt: skip
@@ -503,11 +497,11 @@ def _of_known_models(measured: LatentCost, one: _Setting) -> dict[str, Inequalit
         # Over all rounds: in one of them X falls a lot in the few runs that hit upon the state.
         paid = float(speed.min()) * measured.products[:, :-1].sum(axis=1)
         steps["shrinking"] = _mean(
-            "2 sqrt(alpha beta) sum_t E X_t^2 <= E X_1 - E X_n, X_t = sqrt(P_t(s) P_t(s'))",
+            "2 √(α β) Σ_t E X_t² ≤ E X_1 - E X_n, X_t = √(P_t(s) P_t(s'))",
             paid, measured.roots[:, 0] - measured.roots[:, -1],
         )  # fmt: skip
     if math.isfinite(bound):
         steps["known models"] = _mean(
-            "regret <= the bound for known models", measured.regret.sum(axis=1), bound
+            "regret ≤ the bound for known models", measured.regret.sum(axis=1), bound
         )
     return steps

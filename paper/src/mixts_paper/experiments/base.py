@@ -25,7 +25,7 @@ import numpy as np
 
 from mixts.environments import Environment
 from mixts.errors import ParameterError
-from mixts.extend import Array
+from mixts.extend import Array, Estimate
 from mixts.pages import Verdict
 from mixts.simulation import AgentSpec, Results, prepare
 
@@ -61,13 +61,10 @@ class Setting:
 class Blocks(ABC):
     """A simulation of an experiment, split into blocks; workers receive it pickled."""
 
+    n_blocks: int = 1
+    """Number of blocks; they may run in any order on any worker, with the same numbers."""
     cost: float = 1.0
     """Approximate seconds for one block: they decide the order of work and the remaining time."""
-
-    @property
-    @abstractmethod
-    def n_blocks(self) -> int:
-        """Number of blocks; they may run in any order on any worker, with the same numbers."""
 
     @abstractmethod
     def play(self, block: int) -> Arrays:
@@ -107,10 +104,7 @@ class SimulationBlocks(Blocks):
         self.rewards = rewards
         n_decisions = self.simulation.width(0) * self.simulation.n_rounds * len(agents)
         self.cost = 1e-6 * microseconds * n_decisions
-
-    @property
-    def n_blocks(self) -> int:
-        return self.simulation.n_blocks
+        self.n_blocks = self.simulation.n_blocks
 
     def play(self, block: int) -> Arrays:
         played = self.simulation.play(block)
@@ -156,6 +150,11 @@ def _with_prefix(arrays: Arrays, prefix: str) -> Arrays:
         for name, array in arrays.items()
         if name.startswith(prefix)
     }
+
+
+def separate(estimates: Estimate) -> list[Estimate]:
+    """Return an estimate for each entry of an array of means and an array of errors."""
+    return [Estimate(float(m), float(e)) for m, e in zip(*estimates, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -111,18 +111,18 @@ def render_text(experiment: Experiment, analysis: Analysis) -> Text:
 def pm(value: Estimate, digits: int = 2) -> str:
     """Return a mean and its standard error: "1.20 ± 0.05"."""
     # No-break spaces keep the three words on one line.
-    return f"{value.mean:.{digits}f}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{value.error:.{digits}f}"
+    text = f"{value.mean:.{digits}f}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{value.error:.{digits}f}"
+    return text.replace("-", "−")
 
 
 def signed(value: Estimate, digits: int) -> str:
     """Return a mean with its sign, and its standard error."""
-    text = pm(value, digits)
-    return text.replace("-", "−", 1) if value.mean < 0 else f"+{text}"
+    return ("" if value.mean < 0 else "+") + pm(value, digits)
 
 
 def number(value: float) -> str:
     """Return a number with three digits; from 100 on as a whole number, never with an exponent."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return (f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}").replace("-", "−")
 
 
 def _known(value: float, spec: str) -> str:

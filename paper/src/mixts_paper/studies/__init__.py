@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from mixts import MixturePrior
+from mixts.cli import INTERRUPTED
 from mixts.errors import FormatError, MissingExtraError, MixtsError, ParameterError
 from mixts.extend import Array
 from mixts.simulation import AgentSpec
@@ -97,6 +100,22 @@ def fetch(file: PublishedFile, folder: Path) -> Path:
             f"{file.url} did not send the published file, but something else ({error}): give "
             f"another copy with {file.option}"
         ) from error
+
+
+# -- commands --------------------------------------------------------------------------------------
+
+
+def exit_status(program: str, work: Callable[[], None], stopped: str = "stopped") -> int:
+    """Do the work of a command and return its exit status; print errors of the user's making."""
+    try:
+        work()
+    except MixtsError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"\n{program}: {stopped}", file=sys.stderr)
+        return INTERRUPTED
+    return 0
 
 
 # -- rivals that never learn ----------------------------------------------------------------------

@@ -21,10 +21,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mixts.errors import FormatError, MissingExtraError, MixtsError, ParameterError
+from mixts.errors import FormatError, MissingExtraError, ParameterError
 from mixts.extend import Array, progress_bars
 from mixts_paper.experiments.features import ImageFeatures
-from mixts_paper.studies import PublishedFile, cache_folder, fetch
+from mixts_paper.studies import PublishedFile, cache_folder, exit_status, fetch
 
 CIFAR100 = PublishedFile(
     name="cifar-100-python.tar.gz",
@@ -334,14 +334,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--data", type=Path, metavar="FILE", help=f"a copy of {CIFAR100.name}")
     add("--out", type=Path, metavar="FILE", default=Path("cifar100-features.npz"), help="npz file")
     options = parser.parse_args(arguments)
-    try:
-        made = _features(options)
-    except MixtsError as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"\n{program}: stopped. To continue, run it again.", file=sys.stderr)
-        return 130
+    return exit_status(program, lambda: _write(options), "stopped. To continue, run it again.")
+
+
+def _write(options: argparse.Namespace) -> None:
+    made = _features(options)
     features = made.features
     print(
         f"{features.source} (ridge {made.ridge:.2g})\n"
@@ -350,7 +347,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"written to {options.out}; use it with\n"
         f"  mixts reproduce paper/images --features {shlex.quote(str(options.out))}"
     )
-    return 0
 
 
 def _features(options: argparse.Namespace) -> ProbedFeatures:

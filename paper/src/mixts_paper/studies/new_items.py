@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import mixts
+from mixts.plots import draw_lines, new_panels
 
 N_OLD, N_NEW = 20, 10
 LEVEL = np.array([0.03, 0.10])
@@ -29,6 +30,7 @@ TOTAL = 60.0
 """Users of a kind vary as Beta distributions with this sum of parameters."""
 LEAST, MOST = 0.02, 0.05
 """Limits on the traffic of new items."""
+TRUE = "true values"
 POLICIES = {"Thompson sampling": mixts.MixTS, "IDS": mixts.MixIDS}
 
 
@@ -61,10 +63,10 @@ def priors(world: mixts.MixturePrior, old: mixts.MixturePrior) -> dict[str, Any]
     ones = np.ones((old.n_components, N_NEW))
     new = old.add_arms(N_NEW)
     return {
+        TRUE: (world, None),
         "Beta(1, 1)": (old.with_arms(mixts.BernoulliArms(ones, ones)), None),
         "arm_prior": (new, None),
         f"arm_prior, {LEAST:.0%} to {MOST:.0%}": (new, (LEAST, MOST)),
-        "true values": (world, None),
     }
 
 
@@ -118,27 +120,14 @@ def study(
 
 def draw(courses: Mapping[tuple[str, str], Course], path: Path) -> None:
     """Draw the share of traffic by decision, one panel for each policy."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-    from matplotlib.ticker import PercentFormatter
-
-    figure, panels = pyplot.subplots(
-        1, len(POLICIES), figsize=(9.5, 4.0), layout="constrained", sharey=True
-    )
+    panels = new_panels(len(POLICIES), height=2.7, titles=list(POLICIES))
     for policy, axes in zip(POLICIES, panels, strict=True):
-        for (played, name), course in courses.items():
-            if played == policy:
-                is_true = name == "true values"
-                style: dict[str, Any] = {"color": "black", "linestyle": "--"} if is_true else {}
-                axes.plot(np.arange(1, len(course.share) + 1), course.share, label=name, **style)
-        axes.set(title=policy, xlabel="decision of a task", ylim=(0, 1))
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("traffic of the ten new items")
-    panels[0].yaxis.set_major_formatter(PercentFormatter(1.0))
-    panels[1].legend(frameon=False, title="new items have")
-    figure.savefig(path, dpi=110)
+        mine = [(name, course) for (played, name), course in courses.items() if played == policy]
+        lines = {name: course.share for name, course in mine}
+        x = np.arange(1.0, len(lines[TRUE]) + 1)
+        draw_lines(axes, x, lines, "decision of a task", "traffic of the ten new items")
+        axes.set_ylim(0, 1)
+    panels[0].figure.savefig(path, dpi=150)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ import numpy as np
 import mixts
 from mixts.engines import engine_of
 from mixts.environments import ClassificationBandit, Environment
-from mixts.errors import MixtsError, ParameterError
+from mixts.errors import ParameterError
 from mixts.extend import Array, random
 from mixts.families import GaussianStatistics
 from mixts.learning import one_blas_thread
@@ -31,7 +30,7 @@ from mixts_paper.experiments.beyond import INFORMED, PLAIN, policies_of
 from mixts_paper.experiments.beyond.policies import image_prior
 from mixts_paper.experiments.features import ImageFeatures
 from mixts_paper.experiments.paper.images import priors_of
-from mixts_paper.studies import BESTSELLER, IDS, bestseller
+from mixts_paper.studies import BESTSELLER, IDS, bestseller, exit_status
 from mixts_paper.studies.movielens import clustered
 from mixts_paper.studies.movielens.ratings import Ratings, parse, read_files
 from mixts_paper.studies.movielens.splits import learn_mixture, play_held_out, split_users
@@ -310,24 +309,24 @@ def replayed(
 def once(options: argparse.Namespace) -> Iterator[str]:
     """Yield a table for simulated items that are taken at most once, and one for films."""
     ratings, scale = _ratings(options), options.scale
-    how = options.seed, options.workers
     prior = items_prior(3, options.seed)
     played = simulate(
         once_policies(prior), mixts.BanditEnvironment(prior), N_ONCE, share(scale, 1000),
         options.seed, engine=options.workers,
     )  # fmt: skip
-    items = Comparison("60 items, 3 kinds", played.reward, (5, 20), rewards=True)
-    name = f"MovieLens, new users, {N_FILMS} films as arms"
-    films = (
-        of_splits(name, play_users, known, share(scale, 5), *how)
-        for known in ([] if ratings is None else [ratings])
-    )
     behind: list[str] = []
-    for comparison in chain([items], films):
+
+    def judged(comparison: Comparison) -> str:
         behind.extend(comparison.worse(IDS, BESTSELLER))
-        yield comparison.table((GREEDY, BESTSELLER), 3)
+        return comparison.table((GREEDY, BESTSELLER), 3)
+
+    yield judged(Comparison("60 items, 3 kinds", played.reward, (5, 20), rewards=True))
     if ratings is None:
         yield NO_FILMS
+    else:
+        name = f"MovieLens, new users, {N_FILMS} films as arms"
+        how = share(scale, 5), options.seed, options.workers
+        yield judged(of_splits(name, play_users, ratings, *how))
     yield f"MixIDS below the bestseller: {_listed(behind)}."
 
 
@@ -358,18 +357,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--workers", type=int, default=2, help="worker processes (default: 2)")
     add("--scale", type=float, default=1.0, metavar="SHARE", help="share of the runs (default: 1)")
     options = parser.parse_args(arguments)
-    try:
-        if not 0 < options.scale <= 1:
-            raise ParameterError(f"--scale must be above 0 and at most 1, got {options.scale:g}")
-        for text in PARTS[options.part](options):
-            print(text, flush=True)
-    except MixtsError as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"\n{program}: stopped", file=sys.stderr)
-        return 130
-    return 0
+    return exit_status(program, lambda: _print(options))
+
+
+def _print(options: argparse.Namespace) -> None:
+    if not 0 < options.scale <= 1:
+        raise ParameterError(f"--scale must be above 0 and at most 1, got {options.scale:g}")
+    for text in PARTS[options.part](options):
+        print(text, flush=True)
 
 
 if __name__ == "__main__":

@@ -30,11 +30,7 @@ class CountingPart(Blocks):
     """Arrays that say which block they are; leaves a mark for each block that is played."""
 
     def __init__(self, marks: Path | None, n_blocks: int = 3) -> None:
-        self._marks, self._n_blocks = marks, n_blocks
-
-    @property
-    def n_blocks(self) -> int:
-        return self._n_blocks
+        self._marks, self.n_blocks = marks, n_blocks
 
     def play(self, block: int) -> Arrays:
         if self._marks is not None:
@@ -47,10 +43,6 @@ class CountingPart(Blocks):
 
 class FailingPart(Blocks):
     """Never gives anything."""
-
-    @property
-    def n_blocks(self) -> int:
-        return 1
 
     def play(self, block: int) -> Arrays:
         raise RuntimeError("always")

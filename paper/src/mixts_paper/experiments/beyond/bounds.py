@@ -20,7 +20,7 @@ from mixts_paper.bounds import of as bounds_of
 from mixts_paper.experiments import base
 from mixts_paper.experiments.paper import _synthetic as bandit
 from mixts_paper.experiments.paper import decomposition, latent_prior
-from mixts_paper.experiments.paper._synthetic import GAP, N_COMPONENTS, N_FEATURES, NOISE, STATEMENT
+from mixts_paper.experiments.paper._synthetic import GAP, N_COMPONENTS, NOISE, STATEMENT
 from mixts_paper.experiments.paper.decomposition import steps_of
 from mixts_paper.experiments.paper.latent_prior import expected_regret, latent_weights
 from mixts_paper.experiments.verdicts import at_most, equal, weakest
@@ -179,13 +179,7 @@ def _excess(value: Estimate, bound: float) -> Estimate:
 
 def _long_run(n: int) -> list[tuple[int, float, float]]:
     """Return Theorem 1 and the bound for narrow components at n and at a hundred times n."""
-    arguments = (
-        N_FEATURES,
-        N_COMPONENTS,
-        NOISE,
-        1.0,
-        NARROW.width**2,
-    )
+    arguments = bandit.bound_arguments(NARROW.width)
     return [
         (m, float(theorem1(m, *arguments)), bounds_of(NARROW.prior, m)["narrow components"])
         for m in (n, 100 * n)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mixts import MixturePrior
 from mixts.environments import BanditEnvironment
-from mixts.extend import Array, Estimate, Float, estimate
+from mixts.extend import Array, Float, estimate
 from mixts.families import BernoulliArms
 from mixts.plots import new_panels, plot
 from mixts.simulation import Results
@@ -70,7 +70,7 @@ class LongRunExperiment(base.Experiment):
             {
                 "logarithm": at_most(growth["MixIDS"], 0.0),
                 "greedy": exceeds(growth["Greedy"]),
-                "stuck": exceeds(_share(stuck["Greedy"])),
+                "stuck": exceeds(estimate(stuck["Greedy"].astype(float))),
             },
             {"regret": _figure(results)},
         )
@@ -87,10 +87,6 @@ def stuck_runs(regret: Float[Array, "r n"]) -> Array:
     """Return which runs still lose more than ``STUCK`` a round in the last tenth of the rounds."""
     last = regret[:, -max(1, regret.shape[1] // 10) :]
     return np.asarray(last.mean(axis=1) > STUCK)
-
-
-def _share(runs: Array) -> Estimate:
-    return estimate(runs.astype(float))
 
 
 def _figure(results: Results) -> Any:

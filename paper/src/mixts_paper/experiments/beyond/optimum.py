@@ -135,10 +135,7 @@ class ValueBlocks(base.Blocks):
 
     def __init__(self, n_priors: int, n_rounds: int, seed: int) -> None:
         self._n_priors, self._n_rounds, self._seed = n_priors, n_rounds, seed
-
-    @property
-    def n_blocks(self) -> int:
-        return -(-self._n_priors // BLOCK)
+        self.n_blocks = -(-n_priors // BLOCK)
 
     def play(self, block: int) -> base.Arrays:
         rng = random.stream(self._seed, "beyond/optimum", block)
@@ -176,7 +173,7 @@ class OptimumExperiment(base.Experiment):
                 "horizons": range(1, n_rounds + 1),
                 "n_counts": int(count_tree(N_ARMS, n_rounds).starts[n_rounds]),
                 "names": NAMES,
-                "shares": {name: _each(shares[name]) for name in NAMES},
+                "shares": {name: base.separate(shares[name]) for name in NAMES},
                 "lost": {
                     name: estimate(drawn[OPTIMAL][:, -1] - drawn[name][:, -1]) for name in NAMES
                 },
@@ -245,10 +242,6 @@ def gain_shares(values: base.Arrays, name: str) -> Estimate:
     gain, best = values[name] - values[UNIFORM], values[OPTIMAL] - values[UNIFORM]
     ratio = gain.mean(axis=0) / best.mean(axis=0)
     return Estimate(ratio, estimate(gain - ratio * best).error / best.mean(axis=0))
-
-
-def _each(shares: Estimate) -> list[Estimate]:
-    return [Estimate(float(m), float(e)) for m, e in zip(*shares, strict=True)]
 
 
 def _figure(shares: Mapping[str, Estimate]) -> Any:

@@ -16,7 +16,7 @@ from mixts.families import GaussianArms, LinearGaussian
 from mixts.plots import new_axes, new_panels, plot
 from mixts.simulation import Sweep
 from mixts_paper.analysis.drawings import draw_bounds
-from mixts_paper.bounds import BoundTerms, ShapeComparison, compare_shapes, theorem1_terms
+from mixts_paper.bounds import BoundTerms, Form, ShapeComparison, compare_shapes, theorem1_terms
 from mixts_paper.bounds import of as bounds_of_prior
 from mixts_paper.experiments import base
 from mixts_paper.experiments.report import number
@@ -67,20 +67,19 @@ def part(
     return base.SimulationBlocks(agents, environment, setting, microseconds=8.0, rewards=False)
 
 
-def bound_terms(n_rounds: int, n_components: int, width: float, form: str) -> BoundTerms:
-    """Return Theorem 1 for this problem: kappa = 1, and lambda_0,max is the width's square."""
-    return theorem1_terms(
-        n_rounds,
-        N_FEATURES,
-        n_components,
-        NOISE,
-        1.0,
-        width**2,
-        form=form,  # type: ignore[arg-type]
-    )
+def bound_arguments(
+    width: float, n_components: int = N_COMPONENTS
+) -> tuple[int, int, float, float, float]:
+    """Return the arguments of Theorem 1 after n; kappa is 1, lambda_0,max the width's square."""
+    return N_FEATURES, n_components, NOISE, 1.0, width**2
 
 
-def terms_over(n_rounds: int, points: Iterable[tuple[int, float]], form: str) -> BoundTerms:
+def bound_terms(n_rounds: int, n_components: int, width: float, form: Form) -> BoundTerms:
+    """Return Theorem 1 for this problem."""
+    return theorem1_terms(n_rounds, *bound_arguments(width, n_components), form)
+
+
+def terms_over(n_rounds: int, points: Iterable[tuple[int, float]], form: Form) -> BoundTerms:
     """Return Theorem 1 over a sweep of numbers of components and widths, as arrays."""
     terms = [bound_terms(n_rounds, n_components, width, form) for n_components, width in points]
     return BoundTerms(*(np.array(column) for column in zip(*terms, strict=True)))
@@ -88,12 +87,6 @@ def terms_over(n_rounds: int, points: Iterable[tuple[int, float]], form: str) ->
 
 PRIOR_BOUNDS = {"entropy": "entropy", "counts": "counts", "narrow": "narrow components"}
 """Bounds that know the latent prior: our short names, and those of ``mixts_paper.bounds.of``."""
-DRAWN = {
-    "entropy": "new: entropy",
-    "counts": "new: counts",
-    "narrow": "new: narrow components",
-}
-"""Their names in figures."""
 
 
 def prior_bounds(
@@ -116,7 +109,7 @@ def bounds_figure(
 ) -> Any:
     """Draw the measured regret, the bounds that know the latent prior, and Theorem 1, unscaled."""
     axes = new_axes(5.2, 3.2)
-    drawn = {DRAWN[key]: bounds[key] for key in PRIOR_BOUNDS}
+    drawn = {f"new: {name}": bounds[key] for key, name in PRIOR_BOUNDS.items()}
     paper = {"Theorem 1 of the paper": bounds["statement"]}
     draw_bounds(axes, sweep, drawn, paper, title, ticks)
     return axes.figure
@@ -140,10 +133,7 @@ class Point(NamedTuple):
 
 def points_of(sweep: Sweep, bounds: Sequence[Array]) -> list[Point]:
     """Return the rows of a sweep's table, with the bounds at each point."""
-    columns = [
-        [Estimate(float(m), float(e)) for m, e in zip(*sweep.regret(name), strict=True)]
-        for name in ("MixTS", "Oracle")
-    ]
+    columns = [base.separate(sweep.regret(name)) for name in ("MixTS", "Oracle")]
     prices = [estimate(row) for row in sweep.totals["MixTS"] - sweep.totals["Oracle"]]
     return [
         Point(

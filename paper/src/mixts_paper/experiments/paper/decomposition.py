@@ -112,7 +112,7 @@ class DecompositionExperiment(base.Experiment):
 
 
 def observed(setting: base.Setting, width: float) -> base.SimulationBlocks:
-    """Return the simulation of the bandit as arms: with unit vectors the numbers are the same."""
+    """Return the simulation of the bandit as arms, which is the same with unit vectors."""
     prior = bandit.arms_prior(width=width)
     return base.SimulationBlocks(
         {"MixTS": prior}, BanditEnvironment(prior), setting, microseconds=20.0,
@@ -120,13 +120,8 @@ def observed(setting: base.Setting, width: float) -> base.SimulationBlocks:
     )  # fmt: skip
 
 
-def _arguments(width: float) -> tuple[int, int, float, float, float]:
-    """Return the arguments of the bounds after n."""
-    return N_FEATURES, N_COMPONENTS, NOISE, 1.0, width**2
-
-
 def _row(n: int, width: float, one: Decomposition) -> Row:
-    arguments = _arguments(width)
+    arguments = bandit.bound_arguments(width)
     return Row(
         width,
         one.total("first"),
@@ -151,7 +146,7 @@ def steps_of(steps: Iterable[Mapping[str, Inequality]]) -> list[Step]:
         first = there[0]
         rows.append(
             Step(
-                in_symbols(first.claim), first.place, first.in_expectation,
+                first.claim, first.place, first.in_expectation,
                 "=" if first.equality else "≤",
                 [None if s is None else (s.means[0].mean, s.means[1].mean) for s in same],
                 all(step.holds for step in there),
@@ -159,21 +154,6 @@ def steps_of(steps: Iterable[Mapping[str, Inequality]]) -> list[Step]:
             )
         )  # fmt: skip
     return rows
-
-
-_SYMBOLS = {
-    "sum_t": "Σ_t", "sigma": "σ", "kappa": "κ", "lambda": "λ", "sqrt": "√", "<=": "≤",
-    "log det ratio": "log det Σ₀,s/Σ_n+1,s", "Sigma": "Σ", "^2": "²", "(2 pi)": "(2π)",
-    "c_1": "c₁", "P_0": "P₀", "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "theta": "θ",
-    "_{t,s}": "_t,s", "_{t,S_t}": "_t,S_t", "^-1": "⁻¹", "A_t*": "A_t,*",
-}  # fmt: skip
-
-
-def in_symbols(text: str) -> str:
-    """Return a formula with symbols in place of their names, as elsewhere on the page."""
-    for name, symbol in _SYMBOLS.items():
-        text = text.replace(name, symbol)
-    return text
 
 
 def _sublinear(rows: list[Row], slope: float) -> Verdict:
@@ -191,7 +171,7 @@ def _improves(rows: list[Row]) -> Verdict:
 def _slope(n: int, width: float) -> float:
     """Return the power of n with which Theorem 1 grows at n."""
     step = 1.01
-    bounds = theorem1(np.array([n / step, n * step]), *_arguments(width))
+    bounds = theorem1(np.array([n / step, n * step]), *bandit.bound_arguments(width))
     return float(np.log(bounds[1] / bounds[0]) / (2 * np.log(step)))
 
 
@@ -220,8 +200,8 @@ def _bounds_figure(n: int, width: float, one: Decomposition) -> Any:
         rounds,
         {
             "regret": one.curve("regret").mean[rounds.astype(int) - 1],
-            "Theorem 1": theorem1(rounds, *_arguments(width)),
-            "linear bound": linear_bound(rounds, *_arguments(width)),
+            "Theorem 1": theorem1(rounds, *bandit.bound_arguments(width)),
+            "linear bound": linear_bound(rounds, *bandit.bound_arguments(width)),
             r"order $d^{3/2}\sqrt{n}$": lints_order(rounds, N_FEATURES),
         },
         "round", "regret and bounds", log=True,

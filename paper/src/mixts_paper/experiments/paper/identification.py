@@ -21,11 +21,8 @@ class IdentificationBlocks(base.Blocks):
 
     def __init__(self, setting: base.Setting) -> None:
         self._setting = setting
+        self.n_blocks = min(setting.n_runs, MOST_RUNS)
         self.cost = 2e-3 * setting.n_rounds
-
-    @property
-    def n_blocks(self) -> int:
-        return min(self._setting.n_runs, MOST_RUNS)
 
     def play(self, block: int) -> base.Arrays:
         prior = arms_prior(width=WIDTH)

@@ -67,15 +67,8 @@ class WidthBlocks(base.Blocks):
 
     def __init__(self, river: RiverSwim, setting: base.Setting) -> None:
         self._river, self._setting = river, setting
+        self._n_runs = min(MEASURED_RUNS, setting.n_runs)
         self.cost = 1e-4 * self._n_runs * setting.n_rounds
-
-    @property
-    def _n_runs(self) -> int:
-        return min(MEASURED_RUNS, self._setting.n_runs)
-
-    @property
-    def n_blocks(self) -> int:
-        return 1
 
     def play(self, block: int) -> base.Arrays:
         sets = follow_confidence_sets(

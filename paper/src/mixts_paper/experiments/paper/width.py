@@ -107,12 +107,12 @@ def expected_at_zero(n: int) -> float:
 
 def _below(sweep: Sweep, bounds: Mapping[str, Array]) -> Verdict:
     """Judge whether the regret is at most the bound, in both forms and at every width."""
-    mean, error = sweep.regret("MixTS")
+    regret = base.separate(sweep.regret("MixTS"))
     return weakest(
         *(
-            at_most(Estimate(m, e), float(b))
+            at_most(mine, float(bound))
             for name in (STATEMENT, APPENDIX)
-            for m, e, b in zip(mean, error, bounds[name], strict=True)
+            for mine, bound in zip(regret, bounds[name], strict=True)
         )
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 from mixts.errors import FormatError, ParameterError
 from mixts.extend import Array
 from mixts.pages import Verdict
-from mixts.plots import new_axes, plot
+from mixts.plots import draw_intervals, new_axes, plot
 from mixts.simulation import Estimate, Results
 from mixts_paper.bounds.comparison import N_ERRORS
 from mixts_paper.experiments import Analysis, Blocks, Experiment, Measured, Scale, Setting
@@ -138,7 +138,7 @@ def analyse(measured: Measured, *, published: bool) -> Analysis:
         verdicts,
         {
             "reward": _reward_figure(measured, arrays),
-            "evidence": _evidence_figure(pairs, leads, n_splits),
+            "evidence": _evidence_figure(leads),
         },
     )
 
@@ -195,12 +195,6 @@ class Pairs(NamedTuple):
     def _mean(self, values: Array, weights: Array | None = None) -> Estimate:
         return clustered(values, self.arrays["latent"], self.arrays["split"], weights)
 
-    def split_lead(self, split: int, name: str, other: str) -> float:
-        """Return the difference of two agents in evidence of a rating, in one split."""
-        a, inside = self.arrays, self.arrays["split"] == split
-        gap = a[f"evidence/{name}"] - a[f"evidence/{other}"]
-        return float(gap[inside].sum() / a["n_ratings"][inside].sum())
-
 
 def clustered(values: Array, users: Array, splits: Array, weights: Array | None = None) -> Estimate:
     """Return the weighted mean of (user, split) pairs and its error, clustered both ways.
@@ -252,24 +246,11 @@ def _reward_figure(measured: Measured, arrays: Arrays) -> Any:
     return figure
 
 
-def _evidence_figure(pairs: Pairs, leads: dict[str, Scores], n_splits: int) -> Any:
-    """Draw how much more evidence the mixture has, in each split and on average."""
-    shown = (UNI, TWO_STAGE, ONE)
-    axes = new_axes(height=1.9)
-    for row, name in enumerate(shown):
-        lead = leads[name].evidence
-        axes.errorbar(
-            lead.mean, row, xerr=N_ERRORS * lead.error, fmt="o", color="#0072B2", markersize=4,
-            elinewidth=1.2, capsize=2,
-        )  # fmt: skip
-        points = [pairs.split_lead(split, MIXTURE, name) for split in range(n_splits)]
-        axes.plot(points, np.full(n_splits, row - 0.25), ".", color="#767676", markersize=3)
-    axes.axvline(0, color="#333333", linewidth=0.8)
-    axes.set_yticks(range(len(shown)), [f"over {name}" for name in shown])
-    axes.set_ylim(len(shown) - 0.5, -0.6)
-    axes.grid(visible=False, axis="y")
-    axes.grid(axis="x", color="#e4e4e4", linewidth=0.5)
-    axes.set_xlabel("more log evidence a rating")
+def _evidence_figure(leads: dict[str, Scores]) -> Any:
+    """Draw how much more evidence the mixture has."""
+    axes, shown = new_axes(height=1.9), (UNI, TWO_STAGE, ONE)
+    rows, found = [f"over {name}" for name in shown], [leads[name].evidence for name in shown]
+    draw_intervals(axes, rows, {MIXTURE: found}, "more log evidence a rating", lines={"": 0.0})
     return axes.figure
 
 

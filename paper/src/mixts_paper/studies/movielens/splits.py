@@ -161,12 +161,8 @@ class SplitBlocks(Blocks):
     cost = 40.0
 
     def __init__(self, ratings: Ratings, n_splits: int, n_rounds: int, seed: int) -> None:
-        self._ratings = ratings
-        self._n_splits, self._n_rounds, self._seed = n_splits, n_rounds, seed
-
-    @property
-    def n_blocks(self) -> int:
-        return self._n_splits
+        self._ratings, self._n_rounds, self._seed = ratings, n_rounds, seed
+        self.n_blocks = n_splits
 
     def play(self, block: int) -> Arrays:
         with one_blas_thread():
