@@ -21,7 +21,7 @@ inline constexpr Index N_BLOCKS = 8, PER_BLOCK = 8, PAIRS = N_BLOCKS * PER_BLOCK
 inline constexpr double T_RATIO = 3.499 / 3.0;
 inline constexpr double SKEWED = 0.4, CURVED = 0.2, FAR_DROP = 2.0, FARTHEST = 1e8, LEAST_DROP = 1e-14;
 inline constexpr double LARGEST_MOVE = 0.7, MEAN_SIZE = 1.3545308064813153, VAR_SIZE = 2.0 - MEAN_SIZE * MEAN_SIZE;
-inline constexpr double DECREMENT = 1e-8, STEEP = 64.0, COOLING = 8.0, LARGE_ERROR = 0.05;
+inline constexpr double DECREMENT = 1e-8, STEEP = 64.0, HOTTEST = 1e16, COOLING = 8.0, LARGE_ERROR = 0.05;
 inline constexpr Index N_STEPS = 200;
 // Least share of a pivot that may be left by a subtraction, before rotations replace it.
 inline constexpr double CANCELLED = 1e-6;
@@ -394,7 +394,7 @@ inline Summit climb(Work &w) {
         for (Index j = 0; j < r; ++j) size += std::fabs(w.block_[j * n_rows + i]);
         largest = std::max(largest, size);
     }
-    double heat = largest > STEEP ? largest : 1.0;
+    double heat = largest > STEEP ? std::min(largest, HOTTEST) : 1.0;
     double *v = w.v_.data(), *old = w.old_.data(), *step = w.step_.data();
     std::fill_n(old, r, 0.0);
     std::fill_n(step, r, 0.0);

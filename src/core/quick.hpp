@@ -19,7 +19,7 @@ inline bool read_index(nanobind::handle value, Index &out) {
 // Read a Python float (numpy's doubles are such) or a small int; false for anything else.
 inline bool read_number(nanobind::handle value, double &out) {
     if (PyFloat_Check(value.ptr())) {
-        out = PyFloat_AS_DOUBLE(value.ptr());
+        out = PyFloat_AsDouble(value.ptr());
         return true;
     }
     Index whole = 0;

@@ -108,7 +108,7 @@ fault(
     "a prediction does not learn the noise from earlier parts (student)",
     f"{NOISE}::test_predictions_are_calibrated_and_sum_to_the_evidence[arms]",
     edit(
-        "mixts.learning.models.student_predictive:NoiseBelief._learn",
+        "mixts.learning.models.student:NoiseBelief._learn",
         "self.unit[tasks] += misfit",
         "pass",
     ),

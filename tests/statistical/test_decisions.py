@@ -121,7 +121,7 @@ def test_the_number_of_threads_changes_nothing(kind: str, monkeypatch: pytest.Mo
 
 def test_workers_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_workers, "n_processors", lambda: 8)
-    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     assert _workers.n_threads() == 8
     with monkeypatch.context() as child:

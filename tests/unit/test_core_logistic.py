@@ -77,6 +77,18 @@ def test_tables_fit_the_design(wrong: tuple[Any, ...]) -> None:
         out.integrate(*wrong, 0.1, 256)
 
 
+@pytest.mark.parametrize("value", [np.inf, np.nan, 1e308, -1e200, 1e75], ids=str)
+@pytest.mark.parametrize("at", ["rows", "trials", "successes", "mean", "root"])
+def test_the_search_for_a_mode_ends(value: float, at: str) -> None:
+    for n in (5, 2):  # more rows than features, and fewer
+        arrays = dict(zip(("rows", "trials", "successes"), table(n), strict=True))
+        prior = {"mean": np.zeros((N, D)), "root": np.eye(D)[None].copy()}
+        (arrays | prior)[at][0] = value
+        out = CORE.LogisticPosterior(design(**prior), 256)
+        out.find_modes(*arrays.values(), EVERY)
+        out.integrate(*arrays.values(), EVERY, 0.1, 256)
+
+
 def test_a_posterior_is_used_with_its_own_table() -> None:
     out = posterior()
     out.find_modes(*table(), EVERY)

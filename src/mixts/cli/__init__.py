@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import signal
 import sys
@@ -75,29 +74,18 @@ def parser(names: Iterable[str] | None = None) -> argparse.ArgumentParser:
                 raise MissingExtraError(
                     f"mixts {name} is a command of {package}: pip install {package}"
                 )
-            _load(found[name]).register(command)
+            found[name].load().register(command)
     return top
 
 
 def _summary(entry: Any) -> str:
     """Return the first line of the docstring of another package's command."""
     try:
-        text = _load(entry).__doc__ or entry.value
+        text = entry.load().__doc__ or entry.value
     except ImportError as error:
         # Another package's mistake is no reason to refuse our commands.
         text = f"cannot be imported: {error}"
     return text.strip().splitlines()[0]
-
-
-def _load(entry: Any) -> Any:
-    """Import a command with what it needs; searches for garbage on the way would find none."""
-    is_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        return entry.load()
-    finally:
-        if is_enabled:
-            gc.enable()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

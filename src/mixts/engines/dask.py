@@ -195,8 +195,7 @@ def _start(distributed: Any, n_workers: int, opened: ExitStack) -> Any:
     import dask
 
     # Dask's nannies set these in this process when they start a worker, also a later one.
-    threads = {name: "1" for name in ONE_THREAD if not name.startswith("NUMBA")}
-    opened.enter_context(environment_variables({**threads, "PYTHONHASHSEED": "0"}))
+    opened.enter_context(environment_variables({**ONE_THREAD, "PYTHONHASHSEED": "0"}))
     # On a busy machine a worker may take long to start again.
     opened.enter_context(dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}))
     here = {
@@ -215,7 +214,7 @@ def _start(distributed: Any, n_workers: int, opened: ExitStack) -> Any:
         **here,
         **quiet,
     }
-    with dask.config.set({"distributed.nanny.pre-spawn-environ": threads}):
+    with dask.config.set({"distributed.nanny.pre-spawn-environ": ONE_THREAD}):
         cluster = distributed.SpecCluster(
             scheduler={"cls": distributed.Scheduler, "options": {"port": 0, **here}},
             workers={i: {"cls": distributed.Nanny, "options": worker} for i in range(n_workers)},

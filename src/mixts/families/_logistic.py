@@ -41,6 +41,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,9 +87,10 @@ _DECREMENT = 1e-8
 """Stop Newton's steps when the next one raises the log posterior by less than half of this, at
 a distance of 1e-4 deviations. Laplace's evidence changes by as little, and that by points less."""
 _N_STEPS = 200
-_STEEP, _COOLING = 64.0, 8.0
-"""Log odds under the prior from which the search begins with a curve so flat that these are 1, and
-the factor between one curve and the next: at once, Newton's steps get lost at log odds of 1e6."""
+_STEEP, _HOTTEST, _COOLING = 64.0, 1e16, 8.0
+"""Log odds under the prior from which the search begins with a curve so flat that these are 1, the
+flattest curve, and the factor between one curve and the next: at once, Newton's steps get lost at
+log odds of 1e6. Doubles do not resolve log odds above 1e16, and infinite ones would never cool."""
 _CANCELLED = 1e-6
 """Least share of a pivot that may be left by a subtraction, before a QR factorisation without
 squares replaces Cholesky's."""
@@ -174,8 +176,10 @@ def fixed_points(d: int) -> Points:
         error *= factors[best]
         generator.append(int(odd[best]))
     shifts = np.random.default_rng(d).random((N_BLOCKS, 1, d))
-    uniform = (np.outer(order, generator) / n + shifts) % 1
-    return make_points(scipy.special.ndtri(np.clip(uniform, 1e-9, 1 - 1e-9)))
+    uniform = np.clip((np.outer(order, generator) / n + shifts) % 1, 1e-9, 1 - 1e-9)
+    # Not scipy's: loading it would take most of the time of a first decision.
+    normals = np.array(list(map(NormalDist().inv_cdf, uniform.ravel().tolist())))
+    return make_points(normals.reshape(uniform.shape))
 
 
 # -- the mode -------------------------------------------------------------------------------------
@@ -274,7 +278,7 @@ def climb(
     on a steeper one begins.
     """
     largest = float((np.abs(start) + np.abs(block).sum(axis=1)).max(initial=0.0))
-    heat = largest if largest > _STEEP else 1.0
+    heat = min(largest, _HOTTEST) if largest > _STEEP else 1.0
     v = old = step = np.zeros(block.shape[1])
     length, before, decrement, n = 0.0, -np.inf, 0.0, 0
     while True:
