@@ -343,7 +343,7 @@ fault(
 fault(
     "requests that are being answered do not hold the end of the service up",
     f"{SERVER}::test_what_was_accepted_is_answered_within_bounds",
-    edit("mixts_serve.http.server:Server.__init__", "STOP_SECONDS", "0.01"),
+    edit("mixts_serve.http.server:_config", "STOP_SECONDS", "0.01"),
 )
 fault(
     "the event loop decodes large bodies without a rest",

@@ -69,7 +69,7 @@ class Connection(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; a trailer is none, or it could add a token to a request."""
         if self._is_in_head:
-            super().on_header(name, value)
+            HttpToolsProtocol.on_header(self, name, value)
 
     def on_headers_complete(self) -> None:
         """Begin to answer the request."""

@@ -52,6 +52,15 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def _config(service: Service) -> uvicorn.Config:
+    return uvicorn.Config(
+        service, http=partial(Connection, service),  # type: ignore[arg-type]
+        lifespan="off", ws="none", interface="asgi3", backlog=BACKLOG,
+        timeout_keep_alive=IDLE_SECONDS, timeout_graceful_shutdown=STOP_SECONDS,
+        log_config=None, access_log=False, proxy_headers=False, server_header=False,
+    )  # fmt: skip
+
+
 class Server(uvicorn.Server):
     """uvicorn, in this process: it has one event loop and owns the store.
 
@@ -63,14 +72,7 @@ class Server(uvicorn.Server):
         self, service: Service, on_ready: Callable[[], None],
         on_hang_up: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(
-            uvicorn.Config(
-                service, http=partial(Connection, service),  # type: ignore[arg-type]
-                lifespan="off", ws="none", interface="asgi3", backlog=BACKLOG,
-                timeout_keep_alive=IDLE_SECONDS, timeout_graceful_shutdown=STOP_SECONDS,
-                log_config=None, access_log=False, proxy_headers=False, server_header=False,
-            )
-        )  # fmt: skip
+        super().__init__(_config(service))
         self._on_ready, self._on_hang_up = on_ready, on_hang_up
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
