@@ -71,7 +71,7 @@ def serving(
         for file in files:
             shutil.copy(file, folder)
         store = str(Path(folder) / "decisions.db")
-        server = new_server(Path(folder), store, options=["--rate-limit", "0", *words])
+        server = new_server(Path(folder), store, options=words)
         before = os.environ.get("PYTHONPATH", "")
         if name == OTHER:
             os.environ["PYTHONPATH"] = options.against

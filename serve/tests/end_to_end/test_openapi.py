@@ -10,8 +10,8 @@ import pytest
 import schemathesis
 from mixts_serve import Decider, DecisionStore
 from mixts_serve.http.app import ENDPOINTS, Service
-from mixts_serve.http.limits import Limits
 from mixts_serve.http.openapi import document
+from mixts_serve.http.protocol import Limits
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import (
     negative_data_rejection,
@@ -51,7 +51,7 @@ def live(
         Decider(PRIORS[request.param], store, seed=1) as decider,
     ):
         decider.decide("u", ACTIONS if request.param == "linear" else None)
-        service = Service(decider, store, rate=0)
+        service = Service(decider, store)
         yield store, on_this_machine(service)
         service.close()
 

@@ -144,7 +144,7 @@ class ServiceMachine(RuleBasedStateMachine):
     def start(self) -> None:
         self.store = DecisionStore(self.path)
         self.decider = Decider(arms(), self.store, reward_window=WINDOW, default_reward=0.0, seed=1)
-        self.service = Service(self.decider, self.store, rate=0)
+        self.service = Service(self.decider, self.store)
 
     def stop(self) -> None:
         self.service.close()

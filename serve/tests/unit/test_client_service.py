@@ -16,7 +16,7 @@ from mixts_serve import Decider, Decision, DecisionStore, _requests
 from mixts_serve.client import AsyncClient, Client
 from mixts_serve.http import refusals, server
 from mixts_serve.http.app import Service
-from mixts_serve.http.limits import Limits
+from mixts_serve.http.protocol import Limits
 from mixts_serve.http.security import Tokens
 from mixts_serve.records import Decide, Receipt, Reward
 
@@ -31,20 +31,17 @@ def served(decider: Decider, port: int = 0, tokens: Tokens | None = None) -> Ite
     """The service in a thread of this process; its address."""
     started = threading.Event()
     service = Service(decider, decider.store, tokens=tokens)
-    with server.bind("127.0.0.1", port) as listener, server.handle_signals() as stop:
-        thread = threading.Thread(
-            target=server.run,
-            args=(service, listener, stop, started.set),
-            kwargs={"limits": Limits()},
-        )
+    with server.bind("127.0.0.1", port) as listener:
+        one = server.Server(service, started.set)
+        thread = threading.Thread(target=one.run, args=([listener],))
         thread.start()
         assert started.wait(30)
         try:
             yield server.url_of(listener)
         finally:
-            assert stop.stop is not None
-            stop.stop()
+            one.should_exit = True
             thread.join(30)
+            service.close()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pytest
 from mixts_serve import Decide, Decider, DecisionStore, Reward, offers, versions
 from mixts_serve.dashboard.task import MOST_ACTIONS, task_page
 from mixts_serve.http import app, protocol
-from mixts_serve.http.limits import Limits
+from mixts_serve.http.protocol import Limits
 from mixts_serve.offers import named_mask, offered_actions
 from mixts_serve.records import Offered
 from mixts_serve.rules import Policy

@@ -85,8 +85,6 @@ def register(parser: argparse.ArgumentParser) -> None:
     add("--token-file", type=Path, metavar="FILE", help=tokens)
     limits = parser.add_argument_group("limits")
     add = limits.add_argument
-    rate = "operations of one client a second (default 10,000; 0: no limit)"
-    add("--rate-limit", type=_number, default=10_000, metavar="N", help=rate)
     pending = "operations that may wait for the store (default 10,000)"
     add("--max-pending", type=_count, default=10_000, metavar="N", help=pending)
     body = "size of a request's body (default 1 MiB)"
@@ -95,10 +93,6 @@ def register(parser: argparse.ArgumentParser) -> None:
     add("--max-actions", type=_count, default=10_000, metavar="N", help=actions)
     batch = "items of one batch (default 1,000)"
     add("--max-batch", type=_count, default=1_000, metavar="N", help=batch)
-    connections = "open connections (default 4,096, or as many as the system allows)"
-    add("--max-connections", type=_count, default=4_096, metavar="N", help=connections)
-    request = "time for a request's headers to arrive, and for its body (default 30s)"
-    add("--request-timeout", type=_seconds, default=30.0, metavar="TIME", help=request)
     work = (
         "work of one request, and of large ones that wait (default 20,000): an operation is "
         "1 unit, and more for every 16 offered actions or 64 arms times components"
@@ -127,7 +121,7 @@ def _serve(options: argparse.Namespace) -> None:
     from mixts_serve.decider import Decider
     from mixts_serve.http import server
     from mixts_serve.http.app import Service
-    from mixts_serve.http.limits import Limits
+    from mixts_serve.http.protocol import Limits
     from mixts_serve.rules import DEFAULT_POLICY, Policy, Rules
     from mixts_serve.store import DecisionStore
     from mixts_serve.versions import check_servable
@@ -137,10 +131,7 @@ def _serve(options: argparse.Namespace) -> None:
         raise ParameterError(
             "--default-reward needs --reward-window, after which silence counts, such as 30m"
         )
-    limits = Limits(
-        body=options.max_body, actions=options.max_actions, batch=options.max_batch,
-        seconds=options.request_timeout, connections=options.max_connections,
-    )  # fmt: skip
+    limits = Limits(body=options.max_body, actions=options.max_actions, batch=options.max_batch)
     # Check the settings and the prior before a store is created for them.
     policy = Policy.checked(
         options.policy or DEFAULT_POLICY, options.horizon, options.floor, options.new_item_share
@@ -151,7 +142,6 @@ def _serve(options: argparse.Namespace) -> None:
         rules.check(prior)
     with (
         _exit_if_closing_hangs() as serving_ends,
-        server.handle_signals(reads_tokens=tokens is not None) as signals,
         server.bind(options.host, options.port) as listener,
         DecisionStore(options.store) as store,
         Decider(
@@ -161,12 +151,8 @@ def _serve(options: argparse.Namespace) -> None:
             max_work=options.max_work, max_numbers=options.max_numbers, force=options.force,
         ) as decider,
     ):  # fmt: skip
-        service = Service(
-            decider, store, tokens=tokens, host=options.host, limits=limits,
-            rate=options.rate_limit,
-        )  # fmt: skip
-        if tokens is not None:
-            signals.on_hang_up(partial(_read_again, service, options))
+        service = Service(decider, store, tokens=tokens, host=options.host, limits=limits)
+        read_again = None if tokens is None else partial(_read_again, service, options)
 
         def print_address() -> None:
             version = store.active_version()
@@ -174,7 +160,7 @@ def _serve(options: argparse.Namespace) -> None:
             print(f"mixts: serving {server.url_of(listener)} ({details})", flush=True)
 
         try:
-            server.run(service, listener, signals, print_address, limits=limits)
+            server.run(service, listener, print_address, read_again)
         finally:
             serving_ends()
 
@@ -288,4 +274,3 @@ def _parser(
 _reward = _parser(float, math.isfinite, "a finite number")
 _port = _parser(int, lambda n: 0 <= n <= 65535, "a number from 0 to 65535")
 _count = _parser(int, lambda n: n >= 1, "a whole number above 0")
-_number = _parser(float, lambda x: 0 <= x < 1e12, "a number, at least 0")

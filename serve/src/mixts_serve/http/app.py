@@ -17,16 +17,9 @@ import msgspec
 from mixts.errors import MixtsError, StoreError
 from mixts_serve.http import Receive, Scope, Send, endpoints, protocol
 from mixts_serve.http.endpoints import Endpoints, Request
-from mixts_serve.http.limits import (
-    ROOM_BODIES,
-    Bodies,
-    Headers,
-    Limits,
-    RateLimit,
-    read_headers,
-)
 from mixts_serve.http.metrics import Metrics
 from mixts_serve.http.openapi import BODY_ERRORS, Endpoint, document
+from mixts_serve.http.protocol import Headers, Limits, read_body, read_headers
 from mixts_serve.http.refusals import (
     Header,
     RefusalError,
@@ -34,7 +27,7 @@ from mixts_serve.http.refusals import (
     retry_after,
     wrong_method,
 )
-from mixts_serve.http.security import OPEN_PATHS, SECURITY_HEADERS, Gate, Tokens
+from mixts_serve.http.security import SECURITY_HEADERS, Gate, Tokens
 from mixts_serve.records import Activate, Decide, Decision, Operation, Receipt, Result, Reward
 from mixts_serve.writer import Done
 
@@ -42,9 +35,6 @@ PIECE_BYTES = 32 << 10
 """Bytes of a large body that are decoded at a time, which takes a few milliseconds."""
 
 access_log = logging.getLogger("mixts_serve.access")
-
-RATE = 10_000.0
-"""Operations per second that one client may send, by default."""
 
 
 # -- operations -----------------------------------------------------------------------------------
@@ -183,18 +173,15 @@ class Turns:
 class Operations:
     """Performs decisions and rewards: decodes, submits, and responds when they are durable."""
 
-    def __init__(
-        self, decider: Any, limits: Limits, rate_limit: RateLimit, metrics: Metrics
-    ) -> None:
+    def __init__(self, decider: Any, limits: Limits, metrics: Metrics) -> None:
         self._decider = decider
         self._limits = limits
-        self._rate_limit = rate_limit
         self._metrics = metrics
         self._completions: Completions | None = None
         self._turns = Turns()
 
     def perform(self, kind: OperationKind, body: bytes, reply: Reply) -> None:
-        """Perform one operation whose body is small; reply when it is durable, or was refused."""
+        """Perform one operation; reply when it is durable, or was refused."""
         try:
             self._submit([kind.read(body, self._limits)], partial(self._answer, kind, reply))
         except (RefusalError, MixtsError) as error:
@@ -218,9 +205,9 @@ class Operations:
         async with self._turns:
             self.perform(kind, body, reply)
 
-    async def perform_batch(self, kind: OperationKind, body: bytes, client: str) -> bytes:
+    async def perform_batch(self, kind: OperationKind, body: bytes) -> bytes:
         """Return the result of each item; raise if the store refused the whole batch."""
-        decoded = await self._read_batch(kind, body, client)
+        decoded = await self._read_batch(kind, body)
         operations = [item for item in decoded if not isinstance(item, RefusalError)]
         try:
             results = iter(await self._submit_batch(operations))
@@ -242,27 +229,21 @@ class Operations:
             self._metrics.count_operations(kind.name, status, n)
         return protocol.encode(responses)
 
-    async def _read_batch(
-        self, kind: OperationKind, body: bytes, client: str
-    ) -> list[Operation | RefusalError]:
+    async def _read_batch(self, kind: OperationKind, body: bytes) -> list[Operation | RefusalError]:
         """Decode the items of a batch; a large one in pieces."""
         if len(body) <= PIECE_BYTES:
-            return [self._read(kind, item) for item in self._split(body, client)]
+            items = protocol.split_batch(body, self._limits)
+            return [self._read(kind, item) for item in items]
         decoded = []
         size = PIECE_BYTES
         async with self._turns:
-            for item in self._split(body, client):
+            for item in protocol.split_batch(body, self._limits):
                 if size >= PIECE_BYTES:
                     size = 0
                     await self._turns.rest()
                 decoded.append(self._read(kind, item))
                 size += memoryview(item).nbytes
         return decoded
-
-    def _split(self, body: bytes, client: str) -> list[Any]:
-        items = protocol.split_batch(body, self._limits)
-        self._rate_limit.charge(client, max(len(items) - 1, 0))  # the request itself counts as one
-        return items
 
     def _read(self, kind: OperationKind, item: Any) -> Operation | RefusalError:
         try:
@@ -317,14 +298,11 @@ class Service:
         tokens: Tokens | None = None,
         host: str = "127.0.0.1",
         limits: Limits | None = None,
-        rate: float = RATE,
     ) -> None:
         self._limits = limits or Limits()
         self._gate = Gate(tokens, host)
-        self._rate_limit = RateLimit(rate)
-        self._bodies = Bodies(ROOM_BODIES * self._limits.body)
         self.metrics = Metrics()
-        self._operations = Operations(decider, self._limits, self._rate_limit, self.metrics)
+        self._operations = Operations(decider, self._limits, self.metrics)
         needs_token = tokens is not None
 
         @cache
@@ -332,7 +310,7 @@ class Service:
             return protocol.encode(document(ENDPOINTS, self._limits, needs_token))
 
         self._endpoints = Endpoints(
-            decider, store, self._limits, self._bodies, self.metrics, openapi, needs_token
+            decider, store, self._limits, self.metrics, openapi, needs_token
         )
 
     def use_tokens(self, tokens: Tokens) -> None:
@@ -351,11 +329,11 @@ class Service:
         operation = OPERATIONS.get(scope["path"])
         sender = Sender(send)
         try:
-            headers, client = self._admit(scope, started)
+            headers = self._admit(scope)
             if operation is None:
                 await self._route(scope, receive, sender)
             else:
-                await self._operate(operation, scope, receive, sender, headers, client)
+                await self._operate(operation, scope, receive, sender, headers)
         except asyncio.CancelledError:
             await sender.refuse(STOPPING)
         except Exception as error:
@@ -365,27 +343,24 @@ class Service:
 
     async def _operate(
         self, operation: OperationAddress, scope: Scope, receive: Receive, sender: Sender,
-        headers: Headers, client: str,
+        headers: Headers,
     ) -> None:  # fmt: skip
         _check_operation(scope, headers)
-        body = await self._bodies.read(receive, headers, self._limits.body)
-        try:
-            if operation.is_batch:
-                content = await self._operations.perform_batch(operation.kind, body, client)
-                await sender.respond(200, content)
-                return
-            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        body = await read_body(receive, headers, self._limits.body)
+        if operation.is_batch:
+            content = await self._operations.perform_batch(operation.kind, body)
+            await sender.respond(200, content)
+            return
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-            def reply(*response: Any) -> None:
-                _complete(future, response)
+        def reply(*response: Any) -> None:
+            _complete(future, response)
 
-            if len(body) <= PIECE_BYTES:
-                self._operations.perform(operation.kind, body, reply)
-            else:
-                await self._operations.perform_large(operation.kind, body, reply)
-            await sender.respond(*await future)
-        finally:
-            self._bodies.give_back(len(body))
+        if len(body) <= PIECE_BYTES:
+            self._operations.perform(operation.kind, body, reply)
+        else:
+            await self._operations.perform_large(operation.kind, body, reply)
+        await sender.respond(*await future)
 
     def perform(self, scope: Scope, body: bytes, reply: Reply) -> Exchange:
         """Respond to a request for one operation, whose body is small and has come whole.
@@ -395,20 +370,17 @@ class Service:
         """
         exchange = Exchange(self, scope, reply)
         try:
-            headers, _ = self._admit(scope, exchange.started)
-            _check_operation(scope, headers)
+            _check_operation(scope, self._admit(scope))
             self._operations.perform(OPERATIONS[scope["path"]].kind, body, exchange.reply)
         except Exception as error:
             exchange.refuse(refusal_for(error))
         return exchange
 
-    def _admit(self, scope: Scope, now: float) -> tuple[Headers, str]:
-        """Return the headers and the client's name, or refuse the request."""
-        headers = read_headers(scope["headers"], self._limits)
-        client = self._gate.admit(scope, headers, now)
-        if scope["path"] not in OPEN_PATHS:
-            self._rate_limit.take(client, now)
-        return headers, client
+    def _admit(self, scope: Scope) -> Headers:
+        """Return the headers, or refuse the request."""
+        headers = read_headers(scope["headers"])
+        self._gate.admit(scope, headers)
+        return headers
 
     def _count(self, name: str, scope: Scope, status: int, started: float) -> None:
         self.metrics.count_request(name, status, perf_counter() - started)
@@ -472,7 +444,7 @@ class Exchange:
 
     def cancel(self, msg: str | None = None) -> None:
         """End a request that still waits, as the task of another request is ended."""
-        self.refuse(STOPPING)
+        asyncio.get_running_loop().call_soon(self.refuse, STOPPING)
 
 
 class Sender:

@@ -22,10 +22,9 @@ from msgspec.structs import asdict
 
 from mixts.errors import OverloadedError, ParameterError, StoreError, UnknownTaskError
 from mixts_serve.http import Receive, Scope, protocol
-from mixts_serve.http.limits import Bodies, Limits, read_headers
 from mixts_serve.http.metrics import CONTENT_TYPE, Metrics
 from mixts_serve.http.openapi import BODY_ERRORS, TASK, Endpoint, parameter
-from mixts_serve.http.protocol import ActivePriorInfo, HealthStatus
+from mixts_serve.http.protocol import ActivePriorInfo, HealthStatus, Limits, read_headers
 from mixts_serve.http.refusals import Header, RefusalError, retry_after, wrong_method
 from mixts_serve.http.security import PAGE_POLICY
 from mixts_serve.records import Activation, PriorVersion, TaskState
@@ -165,7 +164,6 @@ class Endpoints:
         decider: Any,
         store: Any,
         limits: Limits,
-        bodies: Bodies,
         metrics: Metrics,
         document: Callable[[], bytes],
         needs_token: bool,
@@ -173,7 +171,6 @@ class Endpoints:
         self._decider = decider
         self._store = store
         self._limits = limits
-        self._bodies = bodies
         self._metrics = metrics
         self._document = document
         self._needs_token = needs_token
@@ -232,15 +229,11 @@ class Endpoints:
     async def upload_prior(self, request: Request) -> Response:
         """Store a new version of the prior, and activate it if the query says so."""
         activate, force = _flag(request, "activate"), _flag(request, "force")
-        limits = self._limits
-        headers = read_headers(request.scope["headers"], limits)
-        protocol.check_content_type(headers)
         if self._uploads >= MAX_UPLOADS:
             raise OverloadedError(f"{self._uploads} priors are being uploaded: try again later")
         self._uploads += 1
         try:
-            most = max(limits.prior, limits.body)
-            body = await Bodies(most).read(request.receive, headers, most)
+            body = await _body(request, max(self._limits.prior, self._limits.body))
 
             def upload() -> Activation:
                 prior = protocol.read_prior(body)
@@ -288,14 +281,7 @@ class Endpoints:
     )  # fmt: skip
     async def change_arms(self, request: Request) -> Response:
         """Activate a version of the prior with other arms."""
-        limits = self._limits
-        headers = read_headers(request.scope["headers"], limits)
-        protocol.check_content_type(headers)
-        body = await self._bodies.read(request.receive, headers, limits.body)
-        try:
-            changes = protocol.read_arm_changes(body)
-        finally:
-            self._bodies.give_back(len(body))
+        changes = protocol.read_arm_changes(await _body(request, self._limits.body))
 
         def change() -> ArmList:
             found: ArmList = self._decider.change_arms(**asdict(changes))
@@ -445,6 +431,13 @@ def _flag(request: Request, name: str) -> bool:
     if text not in ("true", "false"):
         raise RefusalError(422, "invalid", f"{name} must be true or false", name)
     return bool(text == "true")
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    """Return the body of a request, which must be JSON."""
+    headers = read_headers(request.scope["headers"])
+    protocol.check_content_type(headers)
+    return await protocol.read_body(request.receive, headers, limit)
 
 
 def path_parameter(request: Request, name: str) -> str:

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from mixts_serve._version import __version__
-from mixts_serve.http.limits import Limits
-from mixts_serve.http.protocol import ErrorResponse
+from mixts_serve.http.protocol import ErrorResponse, Limits
 from mixts_serve.records import Name
 
 _SCHEMAS = "#/components/schemas/{name}"
@@ -21,20 +20,17 @@ _ERRORS = {
     403: "A token without the required scope, or a request of another origin",
     404: "Unknown address, task, decision or version",
     405: "Another method is expected",
-    408: "The request did not arrive in time",
     409: "The key or the decision was used before, with other contents",
     413: "The body is too large",
     415: "The body is not application/json",
     422: "A field is wrong; `field` is its path",
-    429: "Too many operations a second",
-    431: "The headers are too large",
     503: "The store is unavailable, or too many operations are waiting: try again later",
 }
 
-BODY_ERRORS = (408, 413, 415, 422)
+BODY_ERRORS = (413, 415, 422)
 """Errors of requests that have a body."""
 
-_COMMON_ERRORS = (400, 401, 403, 405, 429, 431, 503)
+_COMMON_ERRORS = (400, 401, 403, 405, 503)
 
 
 def parameter(name: str, place: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -150,8 +146,6 @@ def _responses(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
             "description": _ERRORS[status],
             "content": {"application/json": {"schema": error}},
         }
-    for status in (429, 503):
-        seconds = {"type": "integer", "minimum": 1}
-        header = {"Retry-After": {"schema": seconds, "description": "Seconds"}}
-        responses[str(status)]["headers"] = header
+    seconds = {"type": "integer", "minimum": 1}
+    responses["503"]["headers"] = {"Retry-After": {"schema": seconds, "description": "Seconds"}}
     return responses

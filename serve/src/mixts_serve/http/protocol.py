@@ -10,6 +10,8 @@ from the same types.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -17,10 +19,78 @@ import numpy as np
 from msgspec import Raw, Struct
 
 from mixts import MixturePrior
-from mixts_serve.http.limits import Headers, Limits
-from mixts_serve.http.refusals import RefusalError
+from mixts_serve.http import Receive
+from mixts_serve.http.refusals import CLOSE, RefusalError
 from mixts_serve.records import Activate, Decide, Reward
 from mixts_serve.versions import ArmChanges
+
+# -- headers and bodies ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits on one request."""
+
+    body: int = 1 << 20
+    """Bytes of a body."""
+    prior: int = 16 << 20
+    """Bytes of an uploaded prior, if ``body`` is smaller: a covariance of 200 features is large."""
+    actions: int = 10_000
+    """Actions of one decision."""
+    shown: int = 100
+    """Actions that one decision shows (``top``): each is a row with all probabilities."""
+    batch: int = 1_000
+    """Items of a batch."""
+
+
+USED_HEADERS = frozenset(
+    {
+        b"authorization", b"content-encoding", b"content-length", b"content-type", b"host",
+        b"origin", b"sec-fetch-site", b"transfer-encoding",
+    }
+)  # fmt: skip
+"""Headers that the service reads; all others are ignored."""
+
+Headers = dict[bytes, bytes]
+
+
+def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Return the headers that the service uses; refuse repeated ones."""
+    used: Headers = {}
+    for name, value in headers:
+        if name in USED_HEADERS:
+            if name in used:
+                raise RefusalError(400, "bad_request", f"the header {name.decode()} comes twice")
+            used[name] = value
+    # Servers take a body in another coding for plain if chunks come last.
+    if used.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+        expected = "expected a body of a known length, or Transfer-Encoding: chunked"
+        raise RefusalError(501, "bad_request", expected, headers=(CLOSE,))
+    return used
+
+
+async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
+    """Return the whole body of a request; refuse more than ``limit`` bytes."""
+    too_large = RefusalError(413, "too_large", f"the body must have at most {limit:,} bytes")
+    declared = headers.get(b"content-length", b"0")
+    if not declared.isdigit():
+        raise RefusalError(400, "bad_request", "content-length must be a number", headers=(CLOSE,))
+    if int(declared) > limit:
+        raise too_large
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            ended = "the request ended before its body did, or its body is malformed"
+            raise RefusalError(400, "bad_request", ended, headers=(CLOSE,))
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > limit:
+            raise too_large
+        more = message.get("more_body", False)
+    return b"".join(parts)
+
 
 # -- responses ------------------------------------------------------------------------------------
 

@@ -19,15 +19,15 @@ from pathlib import Path
 
 from mixts.errors import ParameterError
 from mixts_serve.http import Scope
-from mixts_serve.http.limits import Headers, RateLimit
-from mixts_serve.http.refusals import CLOSE, Header, RefusalError
+from mixts_serve.http.protocol import Headers
+from mixts_serve.http.refusals import Header, RefusalError
 
 SCOPES = frozenset({"read", "write", "admin"})
 SAFE_LENGTH = 16
 """Characters; a shorter token may be guessed."""
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""Health checks, which need no token and have no rate limit."""
+"""Health checks, which need no token."""
 
 # -- response headers -----------------------------------------------------------------------------
 
@@ -57,8 +57,6 @@ SECURITY_HEADERS: tuple[Header, ...] = (
 class Grant:
     """Scopes of a token, which is known only by its digest."""
 
-    client: str
-    """Name of the client in rate limits."""
     scopes: frozenset[str]
     digest: bytes = field(repr=False)
 
@@ -121,57 +119,28 @@ def _grant(words: list[str], place: str) -> tuple[Grant, bool]:
             "spaces between them, or nothing"
         )
     digest = sha256(token.encode()).digest()
-    client = "token " + digest[:8].hex()
-    return Grant(client, frozenset(names) or SCOPES, digest), len(token) < SAFE_LENGTH
+    return Grant(frozenset(names) or SCOPES, digest), len(token) < SAFE_LENGTH
 
 
 # -- requests -------------------------------------------------------------------------------------
-
-MAX_REFUSED = 20.0
-"""Requests a second from one address that are refused with the reason: those with an unknown token
-or none, without the scope, or from a page of another site. Beyond that each one also ends its
-connection."""
 
 
 class Gate:
     """Check of every request: its token and scope or, without tokens, its host and origin.
 
     Changes that browsers send must come from a page of this service, with tokens and without.
-
-    Refused requests are counted by address, at most ``refused`` a second. Requests with a right
-    token are not: all clients behind a proxy have one address, and one of them must not lock the
-    others out.
     """
 
-    def __init__(
-        self, tokens: Tokens | None, host: str = "127.0.0.1", refused: float = MAX_REFUSED
-    ) -> None:
+    def __init__(self, tokens: Tokens | None, host: str = "127.0.0.1") -> None:
         self._tokens = tokens
-        self._refused = RateLimit(refused, unit="refused requests", headers=(CLOSE,))
         self._hosts = frozenset({b"localhost", b"127.0.0.1", b"[::1]", _bracketed(host).encode()})
 
     def use_tokens(self, tokens: Tokens) -> None:
         """Check tokens by another file, or by a new state of the same one."""
         self._tokens = tokens
 
-    def admit(self, scope: Scope, headers: Headers, now: float) -> str:
-        """Return the client's name for rate limits, or refuse the request.
-
-        The scopes of the request are put into ``scope["mixts.scopes"]``.
-        """
-        client = scope.get("client")
-        address: str = client[0] if client else ""
-        try:
-            return self._admit(scope, headers, address)
-        except RefusalError as refusal:
-            try:
-                self._refused.take(address, now)
-            except RefusalError as limit:
-                # A browser asks for the password only if it is told to.
-                refusal.headers = (*refusal.headers, *limit.headers)
-            raise
-
-    def _admit(self, scope: Scope, headers: Headers, address: str) -> str:
+    def admit(self, scope: Scope, headers: Headers) -> None:
+        """Refuse a request, or put its scopes into ``scope["mixts.scopes"]``."""
         path, method = scope["path"], scope["method"]
         scope["mixts.scopes"] = SCOPES
         if self._tokens is None:
@@ -182,10 +151,8 @@ class Gate:
             if required not in grant.scopes:
                 raise RefusalError(403, "forbidden", f"the token lacks the scope {required}")
             scope["mixts.scopes"] = grant.scopes
-            address = grant.client
         if is_page(path) and method not in ("GET", "HEAD"):
             _check_own_page(headers)
-        return address
 
     def _check_origin(self, headers: Headers, method: str) -> None:
         """Refuse requests that a web page of another site sends through a browser.

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from mixts_serve import Decide
 from mixts_serve.client import AsyncClient, Client
-from mixts_serve.http.limits import Limits, RefusalError
-from mixts_serve.http.protocol import read_decide
+from mixts_serve.http.protocol import Limits, read_decide
+from mixts_serve.http.refusals import RefusalError
 
 from mixts.errors import ActionError, MaskError
 from serve.tests.contracts.test_store_items import OFFER, prior

@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from mixts_serve.http.limits import Limits
-from mixts_serve.http.protocol import read_arm_changes
+from mixts_serve.http.protocol import Limits, read_arm_changes
 from mixts_serve.http.refusals import RefusalError
 from mixts_serve.records import Decide, Decision, Operation, Receipt, Result, Reward
 
