@@ -23,6 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from tests import built_core
+
 MOST_CALLS = 12
 """Recorded calls of each function, of different shapes."""
 MOST_SECONDS = 60
@@ -370,8 +372,11 @@ def attempt(call: Call, arguments: tuple[Any, ...]) -> bool:
 
 def fuzz(seed: int, n_rounds: int, log: str = os.devnull, name: str = "") -> None:
     """Repeat every call with changed arguments, ``n_rounds`` times for each function."""
+    built = built_core.install()
     from mixts import _program
 
+    if built is not None and _program.core is not built:
+        raise SystemExit("mixts does not run with the core that was built")
     core, recorder = _program.core, Recorder(_program.core)
     _program.core = recorder
     work()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import mixts
+from tests import built_core
 from tests.programs import CORE
 
 pytestmark = pytest.mark.slow
@@ -47,34 +45,22 @@ def library(name: str) -> str:
 
 @pytest.fixture
 def sanitized(tmp_path: Path) -> Path:
-    """Return a folder with mixts, whose core checks addresses and undefined behaviour."""
-    missing = [name for name in ("g++", "cmake", "ninja") if shutil.which(name) is None]
-    if missing or importlib.util.find_spec("nanobind") is None:
-        pytest.skip(f"the core cannot be built here without {missing or 'nanobind'}")
+    """Return the file of a core that checks addresses and undefined behaviour."""
+    missing = built_core.missing_tools()
+    if missing:
+        pytest.skip(f"the core cannot be built here without {missing}")
     if not Path(library("libasan.so")).is_absolute():
         pytest.skip("the compiler has no address sanitizer")
-    build = tmp_path / "build"
-    subprocess.run(
-        ["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", "-DMIXTS_SANITIZE=ON",
-         f"-DPython_EXECUTABLE={sys.executable}"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    subprocess.run(["cmake", "--build", build], check=True, capture_output=True)
-    shutil.copytree(
-        Path(mixts.__file__).parent, tmp_path / "mixts", ignore=shutil.ignore_patterns("_core*")
-    )
-    for built in build.glob("_core.*"):
-        shutil.copy(built, tmp_path / "mixts")
-    return tmp_path
+    return built_core.build(ROOT, tmp_path / "build", "-DMIXTS_SANITIZE=ON")
 
 
-def test_the_core_stays_inside_its_arrays(sanitized: Path) -> None:
+def test_the_core_stays_inside_its_arrays(sanitized: Path, tmp_path: Path) -> None:
     # The sanitizer replaces the exceptions of the standard library, which must be there before.
     preloaded = " ".join(map(library, ("libasan.so", "libstdc++.so")))
     fuzz(
-        N_ROUNDS // 4, sanitized / "last_call",
-        PYTHONPATH=f"{sanitized}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+        N_ROUNDS // 4, tmp_path / "last_call",
         LD_PRELOAD=preloaded,
         ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1",
         UBSAN_OPTIONS="print_stacktrace=1",
+        **{built_core.VARIABLE: str(sanitized)},
     )  # fmt: skip
