@@ -14,8 +14,10 @@ INSTALLED = $(VENV)/.installed
 PEERS_INSTALLED = $(PEERS)/.installed
 PYTEST = $(BIN)/python -m pytest
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
+# uv downloads in parallel and compiles no bytecode; where it fails or cannot be had, pip installs.
+INSTALL = install() { $(BIN)/uv pip install --quiet --python $(BIN)/python "$$@" || $(PIP) install "$$@"; }; install
 # An editable install builds the core with the tools of its environment, again when sources change.
-BUILD_TOOLS = "cmake>=3.18" "nanobind>=2.4" "ninja>=1.11" "numpy>=2" "scikit-build-core>=0.11"
+BUILD_TOOLS = "cmake>=3.18" editables "hatchling>=1.26" "nanobind>=2.4" "ninja>=1.11" "numpy>=2" "scikit-build-core>=0.11"
 CORE = CMakeLists.txt $(wildcard src/core/*)
 # Every warning is an error, and so is every reference that leads nowhere.
 SPHINX = $(BIN)/python -m sphinx -q -n -W --keep-going
@@ -102,9 +104,9 @@ clean: ## Remove the environments, the caches and what was built
 
 $(INSTALLED): pyproject.toml serve/pyproject.toml paper/pyproject.toml $(CORE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install $(BUILD_TOOLS)
-	$(PIP) install --no-build-isolation --editable ".[dev]"
-	$(PIP) install --editable "./serve[postgres]" --editable "./paper[studies]"
+	-$(PIP) install uv
+	$(INSTALL) $(BUILD_TOOLS)
+	$(INSTALL) --no-build-isolation --editable ".[dev]" --editable "./serve[postgres]" --editable "./paper[studies]"
 	@$(BIN)/python -c "from mixts import _program; print('mixts: the', 'plain program, for want of a C++ compiler' if _program.core is None else 'compiled core')"
 	@touch $@
 

@@ -58,8 +58,12 @@ PARTS = {
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sdists, and the wheels built from them."""
     folder = tmp_path_factory.mktemp("dist")
-    # Nobody decides with these wheels, and a core that is not optimised is built sooner.
-    environment = {**os.environ, "SKBUILD_CMAKE_BUILD_TYPE": "Debug"}
+    # Nobody decides with these wheels: build one core, not optimised, without debug information.
+    environment = {
+        **os.environ,
+        "SKBUILD_CMAKE_BUILD_TYPE": "Debug",
+        "SKBUILD_CMAKE_DEFINE": "MIXTS_BASELINE_ONLY=ON;CMAKE_CXX_FLAGS_DEBUG=-O0",
+    }
     for part in (".", *PARTS):
         build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder)]
         command = [*build, str(ROOT / part)]
