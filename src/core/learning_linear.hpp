@@ -33,6 +33,10 @@ struct LinearSums {
     Cube<double> within;    // posterior covariances, one matrix for each precision
 };
 
+// One number of each of eight tasks.
+inline constexpr int LANES = 8;
+using Eight = Lanes<LANES>;
+
 // A task's share in a component that moves nothing.
 inline constexpr double NEGLIGIBLE = 1e-14;
 
@@ -42,13 +46,12 @@ inline Index row_start(Index i) { return i * (i + 1) / 2; }
 // The logarithm of a product, which may be too large or too small for a number: the product's
 // mantissa, from 1 to 2, and its exponent of 2.
 struct LogProduct {
-    Lanes mantissa;
+    Numbers<Eight> mantissa;
     std::int64_t exponent[LANES] = {};
 
-    LogProduct() {
-        for (int lane = 0; lane < LANES; ++lane) mantissa[lane] = 1.0;
-    }
-    void multiply(const Lanes &x) {
+    LogProduct() { mantissa.fill(1.0); }
+    void multiply(const Eight &factor) {
+        const Numbers<Eight> x = numbers(factor);
         for (int lane = 0; lane < LANES; ++lane) {
             const auto bits = std::bit_cast<std::uint64_t>(mantissa[lane] * x[lane]);
             exponent[lane] += static_cast<std::int64_t>(bits >> 52) - 1023;
@@ -63,14 +66,14 @@ struct LogProduct {
 // Eight tasks, and temporary arrays for them.
 struct EightTasks {
     Index d;
-    std::vector<Lanes> upper;    // R packed by rows: row i has d - i entries
-    std::vector<Lanes> z;        // (d)
-    std::vector<Lanes> gram;     // V, packed as the triangles below
-    std::vector<Lanes> lower;    // M packed by rows; the diagonal is inverted, products being faster than divisions
-    std::vector<Lanes> inverse;  // M^-T packed as R
-    std::vector<Lanes> own;      // A^-1 packed as M
-    std::vector<Lanes> pull;     // (d): pull, then M^-1 pull, then A^-1 pull
-    std::vector<Lanes> mean;     // (d): m_s, then m_s + A^-1 pull
+    std::vector<Eight> upper;    // R packed by rows: row i has d - i entries
+    std::vector<Eight> z;        // (d)
+    std::vector<Eight> gram;     // V, packed as the triangles below
+    std::vector<Eight> lower;    // M packed by rows; the diagonal is inverted, products being faster than divisions
+    std::vector<Eight> inverse;  // M^-T packed as R
+    std::vector<Eight> own;      // A^-1 packed as M
+    std::vector<Eight> pull;     // (d): pull, then M^-1 pull, then A^-1 pull
+    std::vector<Eight> mean;     // (d): m_s, then m_s + A^-1 pull
 
     explicit EightTasks(Index d)
         : d(d), upper(row_start(d)), z(d), gram(row_start(d)), lower(row_start(d)), inverse(row_start(d)),
@@ -82,11 +85,13 @@ struct EightTasks {
             factor[lane] = tasks.factor[chosen[lane]].data;
             square[lane] = tasks.gram[chosen[lane]].data;
         }
-        const auto gather = [](const double *const (&from)[LANES], Index place, Lanes &to) {
-            for (int lane = 0; lane < LANES; ++lane) to[lane] = from[lane][place];
+        const auto gather = [](const double *const (&from)[LANES], Index place, Eight &to) {
+            Numbers<Eight> each;
+            for (int lane = 0; lane < LANES; ++lane) each[lane] = from[lane][place];
+            to = std::bit_cast<Eight>(each);
         };
         for (Index i = 0; i < d; ++i) {
-            Lanes *row = &upper[i * d - i * (i - 1) / 2] - i;
+            Eight *row = &upper[i * d - i * (i - 1) / 2] - i;
             for (Index j = i; j < d; ++j) gather(factor, i * (d + 1) + j, row[j]);
             gather(factor, i * (d + 1) + d, z[i]);
             for (Index j = 0; j <= i; ++j) gather(square, i * d + j, gram[row_start(i) + j]);
@@ -97,23 +102,23 @@ struct EightTasks {
     LogProduct factorise(const Matrix<const double> &precision, double noise) {
         const double weight = 1.0 / noise;
         LogProduct squared_det;
-        const auto rest = [&](Index i, Index j, const Lanes &sum) {
+        const auto rest = [&](Index i, Index j, const Eight &sum) {
             return (precision(i, j) + weight * gram[row_start(i) + j]) - sum;
         };
         for (Index j = 0; j < d; ++j) {
-            Lanes *row = &lower[row_start(j)];
-            const Lanes square = rest(j, j, dot(row, row, j));
+            Eight *row = &lower[row_start(j)];
+            const Eight square = rest(j, j, dot(row, row, j));
             squared_det.multiply(square);
             row[j] = inverse_root(square);
             Index i = j + 1;
             for (; i + 1 < d; i += 2) {
-                Lanes *one = &lower[row_start(i)], *two = &lower[row_start(i + 1)];
-                const TwoLanes sum = dots(one, two, row, j);
+                Eight *one = &lower[row_start(i)], *two = &lower[row_start(i + 1)];
+                const TwoLanes<LANES> sum = dots(one, two, row, j);
                 one[j] = rest(i, j, sum.x) * row[j];
                 two[j] = rest(i + 1, j, sum.y) * row[j];
             }
             if (i < d) {
-                Lanes *one = &lower[row_start(i)];
+                Eight *one = &lower[row_start(i)];
                 one[j] = rest(i, j, dot(one, row, j)) * row[j];
             }
         }
@@ -121,13 +126,13 @@ struct EightTasks {
     }
 
     // Set pull = R'(z - R m) / sigma^2, and return |z - R m|^2 / sigma^2.
-    Lanes residual(const Vector<const double> &component, double noise) {
+    Eight residual(const Vector<const double> &component, double noise) {
         const double weight = 1.0 / noise;
-        Lanes square{};
-        std::fill(pull.begin(), pull.end(), Lanes{});
-        const Lanes *row = upper.data();
+        Eight square{};
+        std::fill(pull.begin(), pull.end(), Eight{});
+        const Eight *row = upper.data();
         for (Index i = 0; i < d; row += d - i, ++i) {
-            Lanes rest = z[i];
+            Eight rest = z[i];
             for (Index j = i; j < d; ++j) rest -= component[j] * row[j - i];
             square += rest * rest;
             rest = weight * rest;
@@ -139,7 +144,7 @@ struct EightTasks {
     // Replace pull by M^-1 pull.
     void forward() {
         for (Index i = 0; i < d; ++i) {
-            const Lanes *row = &lower[row_start(i)];
+            const Eight *row = &lower[row_start(i)];
             pull[i] = (pull[i] - dot(row, pull.data(), i)) * row[i];
         }
     }
@@ -147,7 +152,7 @@ struct EightTasks {
     // Replace pull by M^-T pull.
     void backward() {
         for (Index i = d - 1; i >= 0; --i) {
-            const Lanes *row = &lower[row_start(i)];
+            const Eight *row = &lower[row_start(i)];
             pull[i] = pull[i] * row[i];
             for (Index j = 0; j < i; ++j) pull[j] -= row[j] * pull[i];
         }
@@ -157,11 +162,11 @@ struct EightTasks {
     void invert() {
         const auto column = [&](Index j) { return &inverse[j * d - j * (j - 1) / 2]; };  // of M^-1
         for (Index i = 0; i < d; ++i) {
-            const Lanes *row = &lower[row_start(i)];
-            const Lanes scale = -1.0 * row[i];
+            const Eight *row = &lower[row_start(i)];
+            const Eight scale = -1.0 * row[i];
             Index j = 0;
             for (; j + 1 < i; j += 2) {
-                const TwoLanes sum = dots(column(j) + 1, column(j + 1), row + j + 1, i - j - 1);
+                const TwoLanes<LANES> sum = dots(column(j) + 1, column(j + 1), row + j + 1, i - j - 1);
                 column(j)[i - j] = (sum.x + row[j] * column(j)[0]) * scale;
                 column(j + 1)[i - j - 1] = sum.y * scale;
             }
@@ -169,10 +174,10 @@ struct EightTasks {
             column(i)[0] = row[i];
         }
         for (Index i = 0; i < d; ++i) {
-            Lanes *to = &own[row_start(i)];
+            Eight *to = &own[row_start(i)];
             Index j = 0;
             for (; j + 1 <= i; j += 2) {
-                const TwoLanes sum = dots(column(j) + (i - j), column(j + 1) + (i - j - 1), column(i), d - i);
+                const TwoLanes<LANES> sum = dots(column(j) + (i - j), column(j + 1) + (i - j - 1), column(i), d - i);
                 to[j] = sum.x;
                 to[j + 1] = sum.y;
             }
@@ -181,19 +186,19 @@ struct EightTasks {
     }
 
     // |z - R mean|^2
-    Lanes misfit() const {
-        Lanes square{};
-        const Lanes *row = upper.data();
+    Eight misfit() const {
+        Eight square{};
+        const Eight *row = upper.data();
         for (Index i = 0; i < d; row += d - i, ++i) {
-            const Lanes rest = z[i] - dot(row, mean.data() + i, d - i);
+            const Eight rest = z[i] - dot(row, mean.data() + i, d - i);
             square += rest * rest;
         }
         return square;
     }
 
     // trace(A^-1 V)
-    Lanes trace() const {
-        Lanes sum{};
+    Eight trace() const {
+        Eight sum{};
         for (Index i = 0; i < d; ++i) {
             const Index start = row_start(i);
             sum += 2.0 * dot(&own[start], &gram[start], i) + own[start + i] * gram[start + i];
@@ -218,11 +223,11 @@ inline double linear_evidence(const LinearTasks &tasks, const LinearComponents &
         for (Index s = 0; s < mean.n; ++s) {
             const Index g = std::min(s, precision.n - 1);
             if (s == g) squared_det = eight.factorise(precision[g], noise);
-            const Lanes square = eight.residual(mean.row(s), noise);
+            const Eight square = eight.residual(mean.row(s), noise);
             eight.forward();
-            const Lanes left = square - dot(eight.pull.data(), eight.pull.data(), mean.m);
+            const auto left = numbers(square - dot(eight.pull.data(), eight.pull.data(), mean.m));
             for (int lane = 0; lane < LANES; ++lane) {
-                largest = std::max(largest, square[lane]);
+                largest = std::max(largest, numbers(square)[lane]);
                 squares(chosen[lane], s) = left[lane];
                 out(chosen[lane], s) = half_log_det[g] - 0.5 * squared_det.log(lane);
             }
@@ -234,8 +239,8 @@ inline double linear_evidence(const LinearTasks &tasks, const LinearComponents &
 // Sums of one precision, and of its components from `begin` to `end`; the lanes are added up last.
 struct EightSums {
     Index begin, end, d;
-    std::vector<Lanes> first, second, within;
-    Lanes misfit{};
+    std::vector<Eight> first, second, within;
+    Eight misfit{};
 
     EightSums(Index begin, Index end, Index d)
         : begin(begin), end(end), d(d), first((end - begin) * d), second((end - begin) * row_start(d)),
@@ -247,22 +252,23 @@ struct EightSums {
         const auto &[mean, precision, noise] = components;
         eight.factorise(precision[std::min(begin, precision.n - 1)], noise);
         eight.invert();
-        Lanes shares{};
+        Eight shares{};
         for (Index s = begin; s < end; ++s) {
-            Lanes r{}, sharper{};
+            Numbers<Eight> own_shares{}, own_sharp{};
             for (int lane = 0; lane < count; ++lane)
                 if (share(chosen[lane], s) >= NEGLIGIBLE) {
-                    r[lane] = share(chosen[lane], s);
-                    sharper[lane] = sharp(chosen[lane], s);
+                    own_shares[lane] = share(chosen[lane], s);
+                    own_sharp[lane] = sharp(chosen[lane], s);
                 }
+            const auto r = std::bit_cast<Eight>(own_shares), sharper = std::bit_cast<Eight>(own_sharp);
             shares += r;
             eight.residual(mean.row(s), noise);
             eight.forward();
             eight.backward();
-            Lanes *to_first = &first[(s - begin) * d], *to_second = &second[(s - begin) * row_start(d)];
+            Eight *to_first = &first[(s - begin) * d], *to_second = &second[(s - begin) * row_start(d)];
             for (Index j = 0; j < d; ++j) {
                 eight.mean[j] = mean(s, j) + eight.pull[j];
-                const Lanes scaled = sharper * eight.pull[j];
+                const Eight scaled = sharper * eight.pull[j];
                 to_first[j] += scaled;
                 for (Index k = 0; k <= j; ++k) to_second[row_start(j) + k] += scaled * eight.pull[k];
             }
@@ -278,7 +284,7 @@ struct EightSums {
         for (Index s = begin; s < end; ++s)
             for (Index j = 0; j < d; ++j) {
                 sums.first(s, j) += total(first[(s - begin) * d + j]);
-                const Lanes *row = &second[(s - begin) * row_start(d) + row_start(j)];
+                const Eight *row = &second[(s - begin) * row_start(d) + row_start(j)];
                 for (Index k = 0; k <= j; ++k) sums.second(s, j, k) += total(row[k]);
             }
         return total(misfit);

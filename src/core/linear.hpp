@@ -81,7 +81,7 @@ class Linear {
     LinearHistories histories;
 
     Linear(const LinearPrior &known, const LinearLimits &bounds)
-        : prior(known), limits(bounds), work_(prior), width_(prior.n_groups() < Quad::WIDTH ? 1 : Quad::WIDTH),
+        : prior(known), limits(bounds), work_(prior), width_(prior.n_groups() < width_of<Quad> ? 1 : width_of<Quad>),
           n_blocks_((prior.n_groups() + width_ - 1) / width_), d_(prior.mean.m), size_(packed_size(prior.mean.m)),
           scratch_(static_cast<std::size_t>(3 * d_ * width_)), line_(static_cast<std::size_t>(d_ + 1)),
           packed_(static_cast<std::size_t>(size_)), heights_(static_cast<std::size_t>(prior.n_groups())) {}

@@ -7,10 +7,13 @@
 #pragma once
 #include <cmath>
 
-#include "quad.hpp"
+#include "lanes.hpp"
 #include "views.hpp"
 
 namespace mixts {
+
+// Four lanes, not eight as for tasks, because few groups are left after some rounds.
+using Quad = Lanes<4>;
 
 inline Index packed_size(Index d) { return d * (d + 1) / 2; }
 inline Index column(Index k, Index d) { return k * d - k * (k - 1) / 2; }
