@@ -20,6 +20,9 @@ bool is_learnable(const double *a, Index d, double y) {
     return size <= LARGEST;
 }
 
+// A count beyond this is refused: 64-bit integers must not overflow.
+constexpr Index LARGEST_TOTAL = Index{1} << 62;
+
 // Rotate checked observations into the triangles of their tasks, one after the other.
 void fold_rows(Array<const Index, 1> tasks, Array<const double, 2> features, Array<const double, 1> outcomes,
                Array<Index, 1> count, Array<double, 3> factor) {
@@ -34,6 +37,8 @@ void fold_rows(Array<const Index, 1> tasks, Array<const double, 2> features, Arr
     check_size("a row of the factor", factors.m, rows.m + 1);
     check_size("a column of the factor", factors.k, rows.m + 1);
     check_indices("tasks", index, counts.n);
+    for (const Index t : index)
+        if (counts[t] > LARGEST_TOTAL) throw nb::value_error("count must be at most 2^62");
     std::vector<double> row(static_cast<std::size_t>(rows.m + 1));
     nb::gil_scoped_release release;
     for (Index i = 0; i < index.n; ++i) {

@@ -333,6 +333,16 @@ def test_rows_are_folded_into_known_tasks_only(core: Any) -> None:
     assert not count.any()
 
 
+def test_rows_of_a_task_with_too_many_are_refused_as_a_whole(core: Any) -> None:
+    count, factor = task_arrays()[:2]
+    count[1] = 2**63 - 1
+    tasks = np.array([0, 1])
+    with pytest.raises(ValueError, match="at most 2\\^62"):
+        core.fold_rows(tasks, np.ones((2, D)), np.ones(2), count, factor)
+    np.testing.assert_array_equal(count[:2], [0, 2**63 - 1])
+    assert not factor.any()
+
+
 def test_absurd_statistics_give_absurd_numbers_and_no_crash(core: Any) -> None:
     made, arrays = core.Linear(**prior_arguments(gain=100.0)), task_arrays()
     arrays[0][:] = [-5, 3, 2**62, 7]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from mixts import _checks, _program
-from mixts._numbers import LARGEST
+from mixts._numbers import LARGEST, LARGEST_TOTAL
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ActionError, OutcomeError, StatisticsError
 from mixts.families.statistics import Statistics, stored
@@ -73,8 +73,8 @@ class LinearStatistics(Statistics):
                 "expected count (tasks,) and factor (tasks, d + 1, d + 1), "
                 f"got {count.shape} and {factor.shape}"
             )
-        if (count < 0).any():
-            raise StatisticsError("count must be at least 0")
+        if ((count < 0) | (count > LARGEST_TOTAL)).any():
+            raise StatisticsError("count must be from 0 to 2^62")
 
     @classmethod
     def from_sums(

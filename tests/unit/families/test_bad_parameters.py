@@ -256,6 +256,10 @@ CALLS: dict[str, Bad] = {
         lambda: PRIOR.condition(MORE.belief().statistics),
         errors.StatisticsError, "shape \\(3,\\), got",
     ),
+    "too many observations": (
+        lambda: mixts.families.LinearStatistics(count=[2**63 - 1], factor=np.zeros((1, 3, 3))),
+        errors.StatisticsError, "count must be from 0 to 2",
+    ),
     "no statistics": (lambda: PRIOR.condition(None), errors.StatisticsError, "got None"),
     "tasks below zero": (lambda: PRIOR.belief(-1), errors.ParameterError, "n_tasks .* got -1"),
     "tasks of a fraction": (
