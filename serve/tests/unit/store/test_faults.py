@@ -11,6 +11,7 @@ import pytest
 from mixts_serve import Decide, Decider, Decision, DecisionStore, Reward, writer
 from mixts_serve.http.app import Service
 from mixts_serve.records import Health
+from mixts_serve.store import sqlite
 
 from mixts.errors import StoreError, StoreUnavailableError
 from serve.tests.faulty_disk import FaultyDisk
@@ -196,7 +197,7 @@ def test_a_read_that_fails_has_a_reason(running: Running) -> None:
 def test_another_process_may_keep_it_locked(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running.store.backend._connections.writer().set_busy_timeout(0)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0)
     other = apsw.Connection(str(running.path))
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailableError, match="another process keeps it locked"):
