@@ -4,10 +4,10 @@
     python benchmarks/core.py --against ../before --plain --only rounds
     python benchmarks/core.py --against ../before --only learning --rows 100000
 
-Every code runs in processes of its own with this interpreter and the sources of its checkout: this
-code, its plain program (``--plain``), and the other checkout. They take turns, because the speed of
-a machine drifts: the table has medians over the turns, also of the ratios. The time of a round is
-the median of the rounds of a turn, so that other programs on the machine matter less.
+Every code runs in processes of its own: this code, its plain program (``--plain``), and the other
+checkout, with the environment that ``make install`` made there. They take turns, because the speed
+of a machine drifts: the table has medians over the turns, also of the ratios. The time of a round
+is the median of the rounds of a turn, so that other programs on the machine matter less.
 """
 
 from __future__ import annotations
@@ -23,14 +23,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from alternation import THREAD_VARIABLES, Side
 from catalogue import BENCHMARKS
-
-ROOT = Path(__file__).resolve().parents[1]
-SOURCES = ("src", "serve/src", "paper/src")
 
 ROUNDS = (
     "bernoulli-30", "gaussian-30", "linear-30-full", "linear-30-tied", "linear-30-close",
@@ -48,10 +45,25 @@ MEASURED = {
 PARTS = ("rounds", "starts", "learning")
 
 
-def checkout(path: Path, *, plain: bool = False) -> dict[str, str]:
-    """Return the variables by which a process runs the code of a checkout."""
-    sources = os.pathsep.join(str(path.resolve() / part) for part in SOURCES)
-    return {"PYTHONPATH": sources, "MIXTS_PLAIN": "1" if plain else ""}
+class Code(NamedTuple):
+    """Code that is measured: an interpreter that imports it, and variables of its processes."""
+
+    python: str
+    variables: dict[str, str]
+
+
+def other_checkout(path: Path) -> Code:
+    """Return the code of another checkout; refuse one whose interpreter imports something else."""
+    python = path.resolve() / ".venv" / "bin" / "python"
+    if not python.exists():
+        raise SystemExit(f"{path} has no environment: run `make install` there")
+    code = Code(str(python), {"PYTHONPATH": "", "MIXTS_PLAIN": ""})
+    command = [code.python, "-c", "import mixts; print(mixts.__file__)"]
+    environment = {**os.environ, **code.variables}
+    found = subprocess.check_output(command, env=environment, text=True).strip()
+    if path.resolve() / "src" not in Path(found).parents:
+        raise SystemExit(f"{python} imports {found}, not the sources of {path}")
+    return code
 
 
 # -- the table ------------------------------------------------------------------------------------
@@ -80,16 +92,16 @@ def show(*cells: object) -> None:
 # -- rounds and episodes --------------------------------------------------------------------------
 
 
-def measure_rounds(table: Table, codes: dict[str, dict[str, str]], n_turns: int) -> None:
+def measure_rounds(table: Table, codes: dict[str, Code], n_turns: int) -> None:
     """Play chunks of benchmarks; a process for each code stays alive between its turns."""
     for name in ROUNDS:
         benchmark = BENCHMARKS[name]
         with ExitStack() as stack:
             sides = {
-                code: stack.enter_context(
-                    Side(sys.executable, "ours", benchmark, benchmark.our_threads, variables)
+                name: stack.enter_context(
+                    Side(code.python, "ours", benchmark, benchmark.our_threads, code.variables)
                 )
-                for code, variables in codes.items()
+                for name, code in codes.items()
             }
             turns = [
                 {code: rounds(side.chunk(turn)) for code, side in sides.items()}
@@ -161,7 +173,7 @@ def start(name: str) -> dict[str, float]:
     return {"wall, s": perf_counter() - started, "CPU, s": process_time() - used, "RSS, MB": peak}
 
 
-def measure_starts(table: Table, codes: dict[str, dict[str, str]], n_turns: int) -> None:
+def measure_starts(table: Table, codes: dict[str, Code], n_turns: int) -> None:
     """Start new processes; what they may cache on disk is there from the first, unmeasured turn."""
     one_thread = dict.fromkeys(THREAD_VARIABLES, "1")
     for name in STARTS:
@@ -169,8 +181,8 @@ def measure_starts(table: Table, codes: dict[str, dict[str, str]], n_turns: int)
         for _ in range(n_turns + 1):
             turns.append(
                 {
-                    code: answer(["core.py", "--start", name], {**variables, **one_thread})
-                    for code, variables in codes.items()
+                    label: answer(["core.py", "--start", name], code, one_thread)
+                    for label, code in codes.items()
                 }
             )
         for unit in turns[0]["this"]:
@@ -203,9 +215,7 @@ def learn(path: str) -> dict[str, float]:
     return {"wall, s": perf_counter() - started, "CPU, s": process_time() - used}
 
 
-def measure_learning(
-    table: Table, codes: dict[str, dict[str, str]], n_turns: int, n_rows: int
-) -> None:
+def measure_learning(table: Table, codes: dict[str, Code], n_turns: int, n_rows: int) -> None:
     """Read logs, and learn from their statistics, in new processes.
 
     All codes learn from the same file of statistics: in another one, with other last digits, random
@@ -225,7 +235,7 @@ def measure_learning(
                 ("learn", ["core.py", "--learn", statistics]),
             ):
                 turns = [
-                    {code: answer(words, variables) for code, variables in codes.items()}
+                    {label: answer(words, code) for label, code in codes.items()}
                     for _ in range(n_turns)
                 ]
                 for name, unit in MEASURED[part].items():
@@ -233,29 +243,27 @@ def measure_learning(
                     table.add(f"{part}: {n:,} rows, {family}", unit, found)
 
 
-def run(words: list[str], variables: dict[str, str]) -> str:
-    """Run a script of this folder with the code of a checkout, and return what it prints."""
-    command = [sys.executable, str(Path(__file__).with_name(words[0])), *words[1:]]
-    environment = {**os.environ, **variables}
+def run(words: list[str], code: Code, variables: dict[str, str] | None = None) -> str:
+    """Run a script of this folder with the given code, and return what it prints."""
+    command = [code.python, str(Path(__file__).with_name(words[0])), *words[1:]]
+    environment = {**os.environ, **code.variables, **(variables or {})}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout
 
 
-def answer(words: list[str], variables: dict[str, str]) -> Any:
-    return json.loads(run(words, variables))
+def answer(words: list[str], code: Code, variables: dict[str, str] | None = None) -> Any:
+    return json.loads(run(words, code, variables))
 
 
 # -- the command ----------------------------------------------------------------------------------
 
 
-def chosen_codes(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, str]]]:
-    yield "this", checkout(ROOT)
+def chosen_codes(options: argparse.Namespace) -> Iterator[tuple[str, Code]]:
+    yield "this", Code(sys.executable, {"MIXTS_PLAIN": ""})
     if options.plain:
-        yield "plain", checkout(ROOT, plain=True)
+        yield "plain", Code(sys.executable, {"MIXTS_PLAIN": "1"})
     if options.against:
-        if not (options.against / "src" / "mixts").is_dir():
-            raise SystemExit(f"{options.against} is no checkout: it has no folder src/mixts")
-        yield "against", checkout(options.against)
+        yield "against", other_checkout(options.against)
 
 
 def main() -> None:
