@@ -188,7 +188,7 @@ def make_design(problem: Problem, n: int, seed: int, copies: int = 1) -> logisti
     """Return the prior with 16 n points; with n = 0, the points of the family."""
     d = len(problem.mean)
     blocks = [
-        ndtri(qmc.Sobol(d, rng=np.random.default_rng([seed, b])).random(n))
+        ndtri(qmc.Sobol(d, seed=np.random.default_rng([seed, b])).random(n))
         for b in range(logistic.N_BLOCKS)
     ]
     points = logistic.make_points(np.array(blocks)) if n else logistic.fixed_points(d)

@@ -215,8 +215,9 @@ def _hint(annotation: Any, function: FunctionType) -> Any:
         hint = get_type_hints(holder, function.__globals__, include_extras=True)["value"]
     except NameError:
         return Any
-    members, like_an_array = get_args(hint), get_args(npt.ArrayLike)
-    if like_an_array and all(member in members for member in like_an_array):
+    # ArrayLike is a union, and from numpy 2.5 on a name for one.
+    members, like_an_array = (get_args(it) or (it,) for it in (hint, npt.ArrayLike))
+    if all(member in members for member in like_an_array):
         others = [member for member in members if member not in like_an_array]
         return Union[SomeArrayLike, *others]
     return hint

@@ -57,7 +57,7 @@ def make_design(mean: Any, root: Any, n: int = 256, seed: int = 0) -> Any:
     blocks = [
         qmc.MultivariateNormalQMC(
             np.zeros(mean.shape[1]),
-            engine=qmc.Sobol(mean.shape[1], rng=np.random.default_rng([seed, b])),
+            engine=qmc.Sobol(mean.shape[1], seed=np.random.default_rng([seed, b])),
         ).random(n)
         for b in range(logistic.N_BLOCKS)
     ]

@@ -888,8 +888,10 @@ def decisions_follow_the_probabilities(problem: AgentProblem) -> None:
     agent, rng, n, n_calls = problem.build(1, seed=7), np.random.default_rng(6), 50, 40
     problem.play(agent, 4)
     offered, tasks = problem.offer(rng), np.zeros(n, int)
-    # Probabilities may be estimates, other ones in each call: both sides are averaged.
-    probabilities = np.stack([agent.action_probabilities(offered)[0][0] for _ in range(n_calls)])
+    # Probabilities may be estimates, other ones for each decision: both sides average as many.
+    probabilities = np.stack(
+        [agent.action_probabilities(offered, tasks)[0].mean(axis=0) for _ in range(n_calls)]
+    )
     shares = np.stack(
         [
             np.bincount(agent.act(offered, tasks=tasks), minlength=probabilities.shape[1])
