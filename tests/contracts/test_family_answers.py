@@ -32,6 +32,7 @@ def counted(case: FamilyCase, parts: list[Any], tasks: Any) -> Any:
     return statistics
 
 
+@pytest.mark.usefixtures("program")
 def test_statistics_count_as_beliefs_do(case: FamilyCase) -> None:
     history, owners = case.history(1, 12), np.array([0, 1] * 6)
     belief = case.prior.belief(2)

@@ -19,7 +19,7 @@ from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsEr
 from mixts.families.base import Family, Posterior, Waiting
 from mixts.families.quadrature import MeanDistribution
 from mixts.families.rewards import IndependentRewards, RewardBelief
-from mixts.families.statistics import Statistics
+from mixts.families.statistics import Statistics, turns
 
 _BLOCK = 1 << 20
 """Numbers of the log evidence at a time: tasks times components times arms."""
@@ -175,21 +175,13 @@ def merge_moments(ours: Moments, theirs: Moments) -> Moments:
 def count_moments(
     moments: Moments, at: tuple[Int[Array, " m"], Int[Array, " m"]], values: Float[Array, " m"]
 ) -> None:
-    """Add values to counts, averages and squared deviations in place.
-
-    Values of one task and arm have their own average and deviations from it first: then they are
-    merged.
-    """
-    places, owner = np.unique(np.stack(at), axis=1, return_inverse=True)
-    owner, rows = owner.reshape(-1), tuple(places)
-    count = np.bincount(owner, minlength=places.shape[1])
-    average = np.bincount(owner, values) / count if len(values) else np.zeros(0)
-    squares = np.bincount(owner, (values - average[owner]) ** 2, minlength=len(count))
-    before = tuple(array[rows] for array in moments)
-    for array, merged in zip(
-        moments, merge_moments(before, (count, average, squares)), strict=True
-    ):
-        array[rows] = merged
+    """Add values to counts, averages and squared deviations in place, one after the other."""
+    for turn in turns(np.ravel_multi_index(at, moments[0].shape)):
+        rows = at[0][turn], at[1][turn]
+        one = np.ones(len(turn), dtype=np.int64), values[turn], np.zeros(len(turn))
+        merged = merge_moments(tuple(array[rows] for array in moments), one)
+        for array, entries in zip(moments, merged, strict=True):
+            array[rows] = entries
 
 
 class ArmPosterior(Posterior):

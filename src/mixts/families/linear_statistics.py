@@ -10,7 +10,7 @@ from mixts import _checks, _program
 from mixts._numbers import LARGEST, LARGEST_TOTAL
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.errors import ActionError, OutcomeError, StatisticsError
-from mixts.families.statistics import Statistics, stored
+from mixts.families.statistics import Statistics, stored, turns
 
 
 class LinearStatistics(Statistics):
@@ -40,12 +40,13 @@ class LinearStatistics(Statistics):
         return action_rows(actions, self.shape[0])
 
     def _observe(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
-        """Fold the rows into the triangles; the core rotates one after the other."""
+        """Fold the rows into the triangles, one after the other."""
         check_rows(*observed)
         if _program.core is not None:
             _program.core.fold_rows(tasks, *observed, *self.stored)
-        else:
-            fold_histories(tasks, *observed, *self.stored)
+            return
+        for turn in turns(tasks):
+            fold_histories(tasks[turn], *(array[turn] for array in observed), *self.stored)
 
     @property
     def feature_scales(self) -> Float[Array, " d"]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -37,6 +37,17 @@ WORD = 8
 def stored(name: str, doc: str) -> Any:
     """Return a property: a read-only view of a stored array, without the axis of a single task."""
     return property(lambda statistics: statistics._view(statistics.array(name)), doc=doc)
+
+
+def turns(owners: Int[Array, " m"]) -> Iterator[Int[Array, " n"]]:
+    """Yield the places of each owner's first observation, then those of each second one, and so on.
+
+    Counted turn by turn, the observations of a call give the bits of as many calls.
+    """
+    order = np.argsort(owners, kind="stable")
+    _, first, lengths = np.unique(owners[order], return_index=True, return_counts=True)
+    for turn in range(lengths.max(initial=0)):
+        yield order[first[lengths > turn] + turn]
 
 
 class Statistics(ABC):
@@ -265,7 +276,7 @@ class Statistics(ABC):
         """Count observations in place, all or (with an error) none.
 
         The same observations give the same statistics, in one call or in many: counts exactly, real
-        numbers to rounding (with the compiled core to the bit, if the order is the same).
+        numbers to rounding (to the bit, if the order is the same).
         Statistics that a belief holds must not be changed: observe a ``copy()`` of them.
 
         Parameters
