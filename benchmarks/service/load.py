@@ -31,6 +31,7 @@ def main() -> None:
     clean_up_when_terminated()
     traffic = Traffic(true_means(make_prior(), options.tasks))
     with serving(folder=options.folder) as server:
+        ready = server.megabytes()
         generator = Generator([server.address], options.connections, traffic)
         generator.run_closed(WARM_UP)
         before = traffic.n_acknowledged
@@ -40,6 +41,7 @@ def main() -> None:
         generator.finish()
         seconds = time.perf_counter() - started
         n = traffic.n_acknowledged - before
+        loaded = server.megabytes()
         server_cpu, own_cpu = server.cpu_seconds() - server_cpu, time.process_time() - own_cpu
     print("| seconds | connections | operations a second | target | met? | refused or broken |")
     print("|---|---|---|---|---|---|")
@@ -53,6 +55,7 @@ def main() -> None:
         f"\nCPU seconds: server {server_cpu:.1f} ({1e6 * server_cpu / n:.0f} us an operation), "
         f"generator {own_cpu:.1f} ({1e6 * own_cpu / n:.0f} us an operation)."
     )
+    print(f"Memory of the server: {ready:.0f} MB when ready, {loaded:.0f} MB under load.")
     if traffic.contradictions:
         raise SystemExit(f"contradictions: {traffic.contradictions[:5]}")
 

@@ -66,6 +66,13 @@ double bound_moments(const Numbers3 &factor, const Numbers3 &gram, const Numbers
     return posterior_moments(tasks, components, shares, sharper, sums);
 }
 
+void bound_log_rising(const Numbers1 &start, const Numbers1 &value, const Array<double, 1> &out) {
+    check_size("value", value.shape(0), start.shape(0));
+    check_size("out", out.shape(0), start.shape(0));
+    const Vector<double> logs = view(out);
+    for (Index i = 0; i < logs.n; ++i) logs[i] = log_rising(start.data()[i], value.data()[i]);
+}
+
 void bound_rising_sums(const Array<const Index, 1> &column, const Numbers1 &value, const Numbers2 &shares,
                        const Numbers2 &start, bool derivatives, const Array<double, 3> &out) {
     const Index n = value.shape(0), n_columns = start.shape(0), n_components = start.shape(1);
@@ -130,6 +137,8 @@ void bind_learning(nb::module_ &m) {
     m.def("posterior_moments", &bound_moments, array("factor"), array("gram"), array("share"), array("sharp"),
           array("mean"), array("precision"), nb::arg("noise"), array("first"), array("second"),
           array("within"), "Add posterior moments of linear tasks to sums; return the expected misfit.");
+    m.def("log_rising", &bound_log_rising, array("start"), array("value"), array("out"),
+          "Write ln Gamma(start + value) - ln Gamma(start).");
     m.def("rising_sums", &bound_rising_sums, array("column"), array("value"), array("shares"), array("start"),
           nb::arg("derivatives"), array("out"),
           "Sum shares times f(a + value) - f(a) over each column, for f = ln Gamma and its derivatives.");

@@ -16,19 +16,19 @@ inline double stirling_rest(double x) {
     return (1.0 / 12 + y * (-1.0 / 360 + y * (1.0 / 1260 + y * (-1.0 / 1680 + y * (1.0 / 1188))))) / x;
 }
 
-// ln Gamma(a + n) - ln Gamma(a) for whole n, the log of the rising factorial a (a + 1) ... (a + n - 1).
+// ln Gamma(a + n) - ln Gamma(a), for whole n the log of the rising factorial a (a + 1) ... (a + n - 1).
 inline double log_rising(double a, double n) {
     double total = 0.0;
     // The loops end for positive a and n only; other numbers come from counts that no history has.
     if (!(a > 0.0 && n >= 0.0)) return std::numeric_limits<double>::quiet_NaN();
-    if (n <= 16.0) {
+    if (n <= 16.0 && n == std::floor(n)) {
         for (int i = 0; i < static_cast<int>(n); ++i) total += std::log(a + i);
         return total;
     }
+    // A small a is moved up: Gamma(a + n) / Gamma(a) is the ratio at a + 1, times a / (a + n).
     while (a < 10.0) {
-        total += std::log(a);
+        total -= std::log1p(n / a);
         a += 1.0;
-        n -= 1.0;
     }
     const double end = a + n;
     total += (a - 0.5) * std::log1p(n / a) + n * (std::log(end) - 1.0);

@@ -176,6 +176,7 @@ def calls() -> dict[str, list[Any]]:
     return {
         "linear_evidence": [*tasks, mean, precision, given["half"], 1.0, *pair],
         "posterior_moments": [*tasks, share, share, mean, precision, 1.0, *sums],
+        "log_rising": [np.ones(n), np.ones(n), np.zeros(n)],
         "rising_sums": [
             np.array([0, 1]), np.ones(2), np.ones((2, n)), np.ones((2, n)), True,
             np.zeros((3, 2, n)),

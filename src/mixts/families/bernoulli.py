@@ -13,7 +13,7 @@ from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ParameterError
 from mixts.families.arms import ArmFamily, ArmStatistics
 from mixts.families.quadrature import LOGIT_BETA, Marginal, parameter
-from mixts.families.special import log_rising
+from mixts.families.special import beta_evidence
 from mixts.families.statistics import stored
 
 LEAST_SHAPE = 0.1
@@ -80,9 +80,9 @@ class BetaMarginal(Marginal):
         return np.asarray(scipy.special.betainc(self.a, self.b, value))
 
     def observe(self, average: Array, n: Array) -> tuple[Self, Array]:
-        after = np.stack(np.broadcast_arrays(self.a + n * average, self.b + n * (1 - average)))
-        log_evidence = scipy.special.betaln(*after) - scipy.special.betaln(self.a, self.b)
-        return replace(self, parameters=after), log_evidence
+        won, lost = n * average, n * (1 - average)
+        after = np.stack(np.broadcast_arrays(self.a + won, self.b + lost))
+        return replace(self, parameters=after), beta_evidence(self.a, self.b, won, lost)
 
     def draw_averages(self, rng: np.random.Generator, means: Array, n: Array) -> Array:
         return np.asarray(rng.binomial(n, means) / n)
@@ -147,8 +147,7 @@ class BernoulliArms(ArmFamily):
 
     def relative_evidence(self, statistics: BernoulliStatistics) -> Float[Array, "n L"]:
         won, lost = (counts[:, None] for counts in statistics.stored)
-        each = log_rising(self.alpha, won) + log_rising(self.beta, lost)
-        each -= log_rising(self.alpha + self.beta, won + lost)
+        each = beta_evidence(self.alpha, self.beta, won, lost)
         return np.asarray(each.sum(axis=2))
 
     def posterior_parameters(

@@ -77,10 +77,10 @@ class GammaMarginal(Marginal):
         return np.asarray(scipy.special.gammainc(self.a, self.b * value))
 
     def observe(self, average: Array, n: Array) -> tuple[Self, Array]:
-        shape, rate = after = np.stack(np.broadcast_arrays(self.a + n * average, self.b + n))
-        log_evidence = scipy.special.gammaln(shape) - scipy.special.gammaln(self.a)
-        log_evidence += self.a * np.log(self.b / rate) - n * average * np.log(rate)
-        return replace(self, parameters=after), log_evidence
+        total, rate = n * average, self.b + n
+        after = np.stack(np.broadcast_arrays(self.a + total, rate))
+        log_evidence = log_rising(self.a, total) - self.a * np.log1p(n / self.b)
+        return replace(self, parameters=after), log_evidence - total * np.log(rate)
 
     def draw_averages(self, rng: np.random.Generator, means: Array, n: Array) -> Array:
         return np.asarray(rng.poisson(n * means) / n)

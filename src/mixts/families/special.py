@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy  # loads a submodule when it is first used
 
+from mixts import _program
 from mixts._numbers import LOG_2PI
 from mixts._typing import Array
 
@@ -46,9 +47,20 @@ def log_rising(a: Any, n: Any) -> Array:
     array
         The logarithms, right to 14 digits.
     """
+    if (core := _program.core) is not None:
+        a, n = np.broadcast_arrays(np.asarray(a, float), np.asarray(n, float))
+        out = np.empty(a.shape)
+        core.log_rising(a.ravel(), n.ravel(), out.reshape(-1))
+        return out
     end = a + n
     head = (a - 0.5) * np.log1p(n / a) + n * (np.log(end) - 1.0)
     return np.asarray(head + stirling_rest(end) - stirling_rest(a))
+
+
+def beta_evidence(a: Any, b: Any, won: Any, lost: Any) -> Array:
+    """Return ln B(a + won, b + lost) - ln B(a, b), for parameters above 0 and counts from 0 on."""
+    risen = log_rising(a, won) + log_rising(b, lost)
+    return np.asarray(risen - log_rising(a + b, won + lost))
 
 
 # -- unknown noise --------------------------------------------------------------------------------

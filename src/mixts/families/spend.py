@@ -22,7 +22,7 @@ from mixts.families.arms import (
 )
 from mixts.families.base import Posterior
 from mixts.families.rewards import RewardBelief
-from mixts.families.special import log_rising
+from mixts.families.special import beta_evidence
 from mixts.families.spend_marginal import (
     LEVELS,
     SpendMarginal,
@@ -248,8 +248,7 @@ class SpendArms(ArmFamily):
     def relative_evidence(self, statistics: SpendStatistics) -> Float[Array, "n L"]:
         purchases, misses, average, squares = statistics.stored
         won, lost = purchases[:, None], misses[:, None]
-        each = log_rising(self.alpha, won) + log_rising(self.beta, lost)
-        each -= log_rising(self.alpha + self.beta, won + lost)
+        each = beta_evidence(self.alpha, self.beta, won, lost)
         # Sums over the levels only of arms that were bought.
         row, arm = np.nonzero(purchases)
         prior = self._spends[:, :, arm]

@@ -16,7 +16,7 @@ from scipy import sparse, special
 from mixts import _program
 from mixts._typing import Array, Bool, Float, Int
 from mixts.families import BernoulliArms, BernoulliStatistics, Family, Statistics
-from mixts.families.special import log_rising
+from mixts.families.special import beta_evidence, log_rising
 from mixts.learning.models.base import MomentModel, positive
 from mixts.learning.models.predictive import ArmPredictive
 from mixts.learning.two_stage import LEAST_TOTAL, MOST_TOTAL, Group
@@ -401,7 +401,7 @@ def beta_binomial(
     k, n = (column[:, None].astype(float) for column in pairs.T)
     a, b = np.where(alpha > 0, alpha, 1.0), np.where(beta > 0, beta, 1.0)
     log = log_rising(1.0, n) - log_rising(1.0, k) - log_rising(1.0, n - k)
-    log = log + log_rising(a, k) + log_rising(b, n - k) - log_rising(a + b, n)
+    log = log + beta_evidence(a, b, k, n - k)
     at = np.exp(np.minimum(log, 0.0))
     # Sum over the side with fewer outcomes.
     low = 2 * k <= n
