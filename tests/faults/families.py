@@ -97,7 +97,7 @@ EVIDENCE = "relative_evidence"
 fault(
     "the evidence forgets the totals (Bernoulli arms)",
     f"{EXTREME}[plain-bernoulli of variance 1e 8-one by one]",
-    edit(f"mixts.families.bernoulli:BernoulliArms.{EVIDENCE}", "won + lost", "won"),
+    edit("mixts.families.special:beta_evidence", "won + lost", "won"),
 )
 fault(
     "the evidence lacks the log determinant (Gaussian arms)",
