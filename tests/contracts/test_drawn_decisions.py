@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("program")
 FAMILIES = (
     "bernoulli", "gaussian", "poisson", "student", "spend", "full", "student full", "logistic",
 )  # fmt: skip
-N = 2000
+N = 1000
 families = pytest.mark.parametrize("name", FAMILIES)
 
 

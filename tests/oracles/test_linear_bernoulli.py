@@ -151,7 +151,7 @@ def exact_with_large_feature(mean: Any, rows: Any, clicks: Any) -> float:
 
 
 @pytest.mark.parametrize("scale", [1e3, 1e6, 1.7e9])
-@pytest.mark.parametrize("n", [1, 2, 3, 6, 20])
+@pytest.mark.parametrize("n", [1, 3, 20])
 def test_a_large_feature_beside_small_ones(scale: float, n: int) -> None:
     rng = np.random.default_rng([n, 4])
     prior = mixts.MixturePrior(

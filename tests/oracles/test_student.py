@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("program")
 NOISE, DEGREES = np.array([0.5, 0.9, 0.5]), np.array([3.0, 12.0, 60.0])
 # Of ln sigma^2. The trapezoid rule errs by |Gamma(a + 2 pi i / step) / Gamma(a)| for a posterior of
 # shape a, which is 2e-17 for this step and the largest shape, (60 + 25) / 2.
-GRID = np.linspace(-14, 14, 281)
+GRID = np.linspace(-14, 14, 201)
 KINDS = ("arms", "full", "tied", "diag", "spherical")
 
 
@@ -75,7 +75,7 @@ class Problem:
         self, s: int, read: Callable[[mixts.Belief], Any]
     ) -> tuple[float, list[tuple[float, float, Any]]]:
         """Log evidence, and for each noise its weight, sigma^2 and what was read."""
-        # Around the typical noise, in steps of 1/10.
+        # Around the typical noise, in steps of 1/7.
         grid = GRID + 2 * np.log(self.noise[s])
         logs, found = np.empty(len(grid)), []
         for i, log_square in enumerate(grid):

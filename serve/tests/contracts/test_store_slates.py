@@ -110,7 +110,7 @@ def test_the_export_has_slates_and_money(store: DecisionStore, tmp_path: Path) -
 def test_logged_propensities_are_frequencies(
     store: DecisionStore, policy: str, floor: float
 ) -> None:
-    n = 1500
+    n = 750
     with Decider(arms(), store, policy=policy, floor=floor, seed=3) as decider:
         requests = [Decide(f"task {i}", top=2, **MONEY) for i in range(n)]
         made = decider.decide_many(requests)

@@ -150,12 +150,12 @@ def test_simple_ratios(regret: Any, information: Any, expected: Any) -> None:
 @priors
 def test_actions_come_from_the_logged_probabilities(name: str) -> None:
     agent = mixts.MixIDS(PRIORS[name], 1, seed=3)
-    tasks = np.zeros(4000, np.int64)
+    tasks = np.zeros(1000, np.int64)
     actions, law, errors_ = agent.act_with_probabilities(offer(name), tasks, floor=0.05)
     assert (errors_ == 0).all()
     assert law.min() >= 0.05 - 1e-12
-    frequency = np.bincount(actions, minlength=4) / 4000
-    spread = np.sqrt((law * (1 - law)).mean(axis=0) / 4000)
+    frequency = np.bincount(actions, minlength=4) / 1000
+    spread = np.sqrt((law * (1 - law)).mean(axis=0) / 1000)
     assert (np.abs(frequency - law.mean(axis=0)) < 5 * spread).all()
 
 
