@@ -175,6 +175,10 @@ def work() -> None:
     for case in ALL_CASES:
         belief: Any = case.tasks(3, 4, 12)
         _read(belief, case.actions)
+        if not case.mdp:
+            statistics = belief.statistics
+            observed = statistics.observations(*case.history(3, 12))
+            statistics.observe(np.arange(12) % 3, observed)
         for record in AGENTS.values():
             if case.mdp and not record.plans:
                 continue
@@ -190,19 +194,28 @@ def work() -> None:
             many = case.tasks(5, 30, 150).statistics
             settings = case.prior.family.learning_settings()
             try:
-                mixts.learn_prior(many, 2, method=method, seed=1, **settings)
+                learned = mixts.learn_prior(many, 2, method=method, seed=1, **settings)
+                mixts.check_prior(learned, many, seed=1)
             except errors.MixtsError:  # nor can every prior be learned
                 continue
 
 
 def _read(belief: Any, actions: Any) -> None:
     import mixts
+    from mixts.families._logistic import new_posterior
 
     for name in ("weights", "mean", "covariance", "log_evidence", "evidence_error"):
         getattr(belief, name)
     belief.mean_rewards(actions)
     belief.sample(np.random.default_rng(1))
+    if hasattr(belief.posterior, "component_roots"):
+        belief.posterior.component_roots(np.arange(3))
     belief.add_tasks(1)
+    if isinstance(belief.prior.family, mixts.LinearBernoulli):
+        found = new_posterior(belief.prior.family.design, 256)
+        wanted, table = np.ones(belief.prior.n_components, bool), belief.posterior._table(0)
+        found.find_modes(*table, wanted)
+        found.integrate(*table, wanted, 0.01, 256)
     mixts.MixTS.resume(belief.prior, belief.statistics + belief.statistics, seed=1).act(actions)
 
 
@@ -227,6 +240,8 @@ def _play(agent: Any, case: Any) -> None:
     agent.act(actions, top=2)
     values = np.linspace(1.0, 2.0, case.n_actions)
     agent.act(actions, values=values, costs=0.1 * values)
+    if agent.n_tasks is None:
+        agent.act(actions, waiting=given if actions is None else features[None])
 
 
 # -- calls that fit a signature -------------------------------------------------------------------

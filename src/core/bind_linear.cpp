@@ -344,8 +344,7 @@ class LinearCore {
         bitgen_t *bits = generator(rng);
         LinearActions compared(posterior_, actions.m);
         // Other threads may run meanwhile, but not draw from the same generator.
-        nb::object lock = rng.attr("bit_generator").attr("lock");
-        lock.attr("acquire")();
+        const GeneratorLock lock(rng);
         Index bad = -1;
         {
             const nb::gil_scoped_release release;
@@ -362,7 +361,6 @@ class LinearCore {
                 if (!compared.best_in_draws(t, shares.row(i).data, numbers.row(i).data, draw, estimates)) bad = i;
             }
         }
-        lock.attr("release")();
         return bad;
     }
 

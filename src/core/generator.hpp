@@ -20,4 +20,20 @@ inline bitgen_t *bit_generator(const nanobind::object &generator) {
     return found;
 }
 
+// Holds the lock of a numpy Generator for as long as it lives, also through an exception.
+struct GeneratorLock {
+    nanobind::object lock;
+    explicit GeneratorLock(const nanobind::object &generator) : lock(generator.attr("bit_generator").attr("lock")) {
+        lock.attr("acquire")();
+    }
+    ~GeneratorLock() {
+        try {
+            lock.attr("release")();
+        } catch (nanobind::python_error &error) {
+            error.discard_as_unraisable("the lock of a generator");
+        }
+    }
+    GeneratorLock(const GeneratorLock &) = delete;
+};
+
 }  // namespace mixts

@@ -75,12 +75,13 @@ inline double log1p_unit(double t) {
 
 // log(x) for normal x > 0: x = 2^k m with m from sqrt(1/2) to sqrt(2).
 inline double log_positive(double x) {
-    const Index bits = std::bit_cast<Index>(x), half = std::bit_cast<Index>(ROOT2 / 2.0), bias = Index{1024} << 52;
-    // The shift is one of unsigned numbers: there is no other in vector instructions.
-    const Index k = static_cast<Index>(static_cast<std::uint64_t>(bits - half + bias) >> 52) - 1024;
+    // Unsigned numbers: they alone have a shift among vector instructions, and the bits of a NaN may wrap.
+    using Bits = std::uint64_t;
+    const Bits bits = std::bit_cast<Bits>(x), half = std::bit_cast<Bits>(ROOT2 / 2.0), bias = Bits{1024} << 52;
+    const Bits k = ((bits - half + bias) >> 52) - 1024;
     const double m = std::bit_cast<double>(bits - (k << 52));
     // k as a double without a conversion, which has no vector instruction: 2^52 + 2^51 + k.
-    const double power = std::bit_cast<double>(std::bit_cast<Index>(SHIFT) + k) - SHIFT;
+    const double power = std::bit_cast<double>(std::bit_cast<Bits>(SHIFT) + k) - SHIFT;
     return power * LN2_HIGH + (twice_atanh((m - 1.0) / (m + 1.0)) + power * LN2_LOW);
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults import best_arms, bounds, families, learning, linear, mdp, service, student
+from tests.faults import best_arms, bounds, core, families, learning, linear, mdp, service, student
 from tests.faults.catalogue import FAULTS, Fault
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Fault",
     "best_arms",
     "bounds",
+    "core",
     "families",
     "learning",
     "linear",

@@ -1,7 +1,8 @@
-"""Two ways to inject a fault into a function of mixts: replace the function, or edit its code.
+"""Three ways to inject a fault: replace a function of mixts, edit its code, or edit the core.
 
 A path names a function: ``"mixts.belief:Belief.update"``. An edit names code inside the function,
-not lines of the file: formatting, comments and line breaks do not matter.
+not lines of the file: formatting, comments and line breaks do not matter. An edit of the core
+replaces text in a file of src/core, and the core is built again.
 
 Nothing here imports mixts before ``check`` or ``inject`` is called: the tests' run-time checks must
 be installed first.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -19,6 +21,8 @@ from functools import cached_property
 from importlib import import_module
 from types import ModuleType
 from typing import Any
+
+from tests import built_core
 
 
 class MissingCodeError(LookupError):
@@ -79,7 +83,33 @@ class Edit:
         return ast.increment_lineno(ast.fix_missing_locations(tree), first - 1), function
 
 
-Change = Replacement | Edit
+@dataclass(frozen=True)
+class CoreEdit:
+    """Replaces text in a file of src/core."""
+
+    path: str
+    old: str
+    new: str
+
+    def check(self) -> None:
+        """Raise ``MissingCodeError`` unless the file has the text once."""
+        self.changed_text()
+
+    def changed_text(self) -> str:
+        """Return the text of the edited file."""
+        text = (built_core.ROOT / "src" / "core" / self.path).read_text(encoding="utf-8")
+        if text.count(self.old) != 1:
+            raise MissingCodeError(f"{self.path} has {self.old!r} {text.count(self.old)} times")
+        return text.replace(self.old, self.new)
+
+    def inject(self) -> None:
+        """Check that this process runs with the core that was built from the edit."""
+        program = import_module("mixts._program")
+        if program.core is None or program.core.__file__ != os.environ[built_core.VARIABLE]:
+            raise MissingCodeError("mixts does not run with the core that has the fault")
+
+
+Change = Replacement | Edit | CoreEdit
 
 
 def replace(path: str, make: Callable[[Any], Any]) -> Replacement:

@@ -6,8 +6,11 @@ import os
 
 import pytest
 
+from tests import built_core
 from tests.faults import FAULTS
 from tests.faults.inject import MissingCodeError
+
+built_core.install()  # before conftest.py imports mixts
 
 
 def pytest_configure() -> None:

@@ -11,7 +11,7 @@ NOISE = "tests/unit/learning/test_noise.py"
 
 fault(
     "the misfit of earlier rewards is forgotten (student, linear)",
-    f"{ORACLE}::test_steps_batches_and_merged_parts_agree[plain-full]",
+    f"{INTEGRALS}[plain-full]",
     edit(
         "mixts.families.linear:LinearPosterior._evaluate",
         "self._misfit[own] = found.misfit",

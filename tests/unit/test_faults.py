@@ -9,7 +9,7 @@ import pytest
 
 from mixts.belief import Belief
 from tests.faults import FAULTS, Fault
-from tests.faults.inject import MissingCodeError, edit, replace
+from tests.faults.inject import CoreEdit, MissingCodeError, edit, replace
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,6 +40,8 @@ def test_a_fault_names_tests_that_are_there(fault: Fault) -> None:
         edit("mixts.belief:Belief.update", "self._shared = None", ""),
         edit("mixts.belief:Belief.update", "prior", "None"),
         edit("mixts.families.linear:solve", "d + 7", "d"),
+        CoreEdit("arms.hpp", "no such code", ""),
+        CoreEdit("choice.hpp", "return", ""),
     ],
     ids=lambda change: change.path,
 )

@@ -12,7 +12,7 @@ import numpy as np
 from mixts import _checks, _program
 from mixts._numbers import LOG_2PI
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
-from mixts.errors import ActionError
+from mixts.errors import ActionError, ParameterError
 from mixts.families._linear_rewards import LinearRewards
 from mixts.families.base import Posterior, Waiting
 from mixts.families.coefficients import CoefficientFamily, CovarianceType
@@ -21,6 +21,9 @@ from mixts.families.rewards import RewardBelief, reweighed
 from mixts.families.statistics import Statistics
 
 __all__ = ["CovarianceType", "LinearFamily", "LinearGaussian"]
+
+MOST_PRODUCTS = 10**11
+"""Products of a decision's draws with its actions, some 20 s: the core's loop ignores signals."""
 
 # -- the posterior --------------------------------------------------------------------------------
 
@@ -244,6 +247,12 @@ class LinearPosterior(Posterior):
         estimate ``sum_s w_s (mean over s's samples)`` has the right expectation. The samples of a
         pair lie opposite each other about the mean, which mostly makes the error smaller.
         """
+        most = MOST_PRODUCTS // (100 + actions.shape[-2] * actions.shape[-1])
+        if n_samples > most:
+            raise ParameterError(
+                f"n_samples must be at most {most} for sets of {actions.shape[-2]} actions with "
+                f"{actions.shape[-1]} features, got {n_samples}: its decisions would take too long"
+            )
         pairs = 2 + (n_samples / 2 * weights).astype(np.int64)
         pairs[(weights <= 0) | np.isneginf(self.relative_evidence[tasks])] = 0
         sets = actions[None] if actions.ndim == 2 else actions

@@ -9,7 +9,7 @@ import pytest
 
 import mixts
 from mixts import _program
-from mixts.errors import ActionError
+from mixts.errors import ActionError, ParameterError
 from tests.unit.families.test_linear_pool import TOLERANCE, kinds, make_posterior, make_prior
 
 pytestmark = pytest.mark.usefixtures("unchecked", "program")
@@ -241,3 +241,10 @@ def test_features_must_be_finite(value: float, n_slots: int | None) -> None:
     mask = np.ones((3, 4), bool)
     mask[1, 2] = False
     assert np.isfinite(compare(prior, posterior, [0, 1, 2], actions, mask)[2]).all()
+
+
+def test_draws_that_would_take_minutes_are_refused() -> None:
+    """The core's loop cannot be interrupted."""
+    agent = mixts.MixTS(make_prior("full", 3), seed=1, n_samples=10**9)
+    with pytest.raises(ParameterError, match="n_samples must be at most 869565217 for sets of 5"):
+        agent.action_probabilities(np.eye(5, 3))
