@@ -51,6 +51,16 @@ def log_rising(a: Any, n: Any) -> Array:
     return np.asarray(head + stirling_rest(end) - stirling_rest(a))
 
 
+def draw_log_gamma(rng: np.random.Generator, shape: Array) -> Array:
+    """Draw ln G of gamma variables, which never underflow, however small their shapes.
+
+    ``ln G(a) = ln G(a + 1) + ln U / a`` for uniform U; -ln U is exponential.
+    """
+    return np.asarray(
+        np.log(rng.standard_gamma(shape + 1)) - rng.standard_exponential(shape.shape) / shape
+    )
+
+
 # -- unknown noise --------------------------------------------------------------------------------
 #
 # The noise variance of a task is inverse gamma: degrees / 2 is its shape and unit / 2 its scale,
