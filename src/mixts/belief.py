@@ -481,8 +481,7 @@ class Belief:
         if found is not None:
             return found
         latent = self.draw_latent(rng, index)
-        theta = self.posterior.sample(rng, index, latent)
-        return self.prior.family.best_action(rng, theta, sets, mask), latent
+        return self.posterior.draw_best(rng, index, latent, sets, mask), latent
 
     def working_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
         """Return the weights that decisions use: dormant components, below 1e-16, count as 0.

@@ -1,6 +1,6 @@
-"""Decisions in compiled loops follow the law that quadrature gives, however many there are.
+"""Decisions follow the law that quadrature gives, however many there are, in both programs.
 
-Few decisions draw the means of all arms; many draw only those of arms that may be the best.
+The compiled loop draws only the means of arms that may be the best.
 """
 
 from __future__ import annotations
@@ -33,9 +33,13 @@ def family(kind: str, seed: int) -> Any:
         return mixts.BernoulliArms(means * strength, (1 - means) * strength)
     if kind == "small bernoulli":
         return mixts.BernoulliArms(uneven(rng, 0.01, 2.0), uneven(rng, 0.01, 2.0))
+    if kind == "tiny bernoulli":
+        return mixts.BernoulliArms(uneven(rng, 0.001, 0.1), uneven(rng, 0.001, 0.1))
     if kind == "poisson":
         shape = uneven(rng, 0.2, 100.0)
         return mixts.PoissonArms(shape, shape / means)
+    if kind == "tiny poisson":
+        return mixts.PoissonArms(uneven(rng, 1e-5, 1e-3), uneven(rng, 0.1, 10.0))
     if kind == "gaussian":
         return mixts.GaussianArms(means, uneven(rng, 1e-4, 0.1), 0.5)
     # Two arms are certain and equal: each is the best of them in half of the decisions.
@@ -78,8 +82,8 @@ def test_many_decisions_have_the_law_of_the_quadrature(kind: str, seed: int) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_few_decisions_have_the_same_law(kind: str) -> None:
-    agent = informed(kind, 1)
+def test_few_decisions_have_the_same_law(kind: str, program: str) -> None:
+    agent = informed(kind, 2)
     law, _ = agent.action_probabilities()
     counts, latent = np.zeros(K, int), np.zeros(3, int)
     for _ in range(100):
@@ -87,6 +91,17 @@ def test_few_decisions_have_the_same_law(kind: str) -> None:
         latent += np.bincount(agent.last_latent, minlength=3)
     assert_law(counts, 100 * FEW, law[0])
     assert_law(latent, 100 * FEW, agent.belief.weights[0])
+
+
+@pytest.mark.parametrize("kind", ["tiny bernoulli", "tiny poisson"])
+def test_decisions_given_the_component_have_the_law_of_the_quadrature(
+    kind: str, program: str
+) -> None:
+    # Most of the means round to 0 or 1: which of them is the best is known all the same.
+    agent = mixts.Oracle(mixts.MixturePrior(family(kind, 2)), 0, n_tasks=1, seed=1)
+    law, _ = agent.action_probabilities()
+    taken = agent.act(tasks=np.zeros(N, int))
+    assert_law(np.bincount(taken, minlength=K), N, law[0])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -74,12 +74,17 @@ class Harm:
 
     grown: float = 0.0
     """Megabytes that the server's processes gained, at most."""
-    delay: float = 0.0
-    """Longest time, in seconds, that an honest request took; infinite if it got no response."""
+    delays: list[float] = field(default_factory=list)
+    """Seconds that each honest request took; infinite if it got no response."""
     sent: int = 0
     """Bytes that the server's system accepted."""
     closed: int = 0
     """Sockets of the attack that the server had closed at its end."""
+
+    @property
+    def delay(self) -> float:
+        """Longest time, in seconds, that an honest request took."""
+        return max(self.delays, default=0.0)
 
 
 def megabytes(pids: Sequence[int]) -> float:
@@ -169,7 +174,7 @@ def watching(
 
     def watch() -> None:
         while not ended.wait(0.02):
-            harm.delay = max(harm.delay, delay(address, request, source))
+            harm.delays.append(delay(address, request, source))
 
     thread = threading.Thread(target=watch)
     thread.start()

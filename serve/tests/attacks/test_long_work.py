@@ -105,7 +105,9 @@ def test_large_decisions_keep_nobody_waiting_for_all_of_them(tmp_path: Path) -> 
     """Forty clients ask for decisions with prices among 2,000 arms; too many are refused.
 
     Twenty-six fit into the work that may wait. An honest request waits for the one that is being
-    made, and for the interpreter's lock when it arrives and when it is answered.
+    made, and for the interpreter's lock when it arrives and when it is answered: about a thirtieth
+    of the attack, and a third when all forty requests have just arrived. In the order of arrival it
+    would wait for half of the attack. A busy machine makes all of these longer alike.
     """
     costs = np.linspace(0.0, 0.1, 2_000).tolist()
     statuses: list[int] = []
@@ -126,13 +128,11 @@ def test_large_decisions_keep_nobody_waiting_for_all_of_them(tmp_path: Path) -> 
             for thread in threads:
                 thread.join()
 
-        for _ in range(6):  # the first loads compiled code, or makes it
-            ask(bodies[0])
-        alone = float(np.median(times[1:]))
         harm = victim.suffer(attack, request)
     assert set(statuses) <= {200, 503}, statuses
     assert statuses.count(200) > 20, statuses
-    assert harm.delay < 10 * alone, (harm, alone)
+    assert np.median(harm.delays) < max(times) / 8, (harm, times)
+    assert harm.delay < max(times), (harm, times)
     assert harm.grown < MOST_MEGABYTES, harm
 
 

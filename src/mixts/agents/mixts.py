@@ -192,9 +192,9 @@ class Oracle(MixTS):
 
     def _draw_best(self, offer: Offer) -> tuple[Int[Array, "m ..."], Int[Array, " m"]]:
         latent = self._latent[offer.tasks]
-        theta = self.belief.posterior.sample(self._rng, offer.tasks, latent)
-        family = self.prior.family
-        return family.best_action(self._rng, theta, offer.actions, offer.mask), latent
+        posterior = self.belief.posterior
+        drawn = posterior.draw_best(self._rng, offer.tasks, latent, offer.actions, offer.mask)
+        return drawn, latent
 
     def _latent_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
         return np.asarray(self._latent[index][:, None] == np.arange(self.prior.n_components), float)

@@ -17,6 +17,7 @@ from mixts._numbers import LARGEST
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
 from mixts.families.base import Family, Posterior, Waiting
+from mixts.families.choice import best_rows
 from mixts.families.quadrature import MeanDistribution
 from mixts.families.rewards import IndependentRewards, RewardBelief
 from mixts.families.statistics import Statistics, turns
@@ -227,6 +228,18 @@ class ArmPosterior(Posterior):
         """Draw mean rewards of all arms, given the one component of each task."""
         return self.prior.marginals(self.statistics, tasks, latent).sample(rng)
 
+    def draw_best(
+        self,
+        rng: np.random.Generator,
+        tasks: Int[Array, " m"],
+        latent: Int[Array, " m"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"] | None,
+    ) -> Int[Array, " m"]:
+        """Return the best arms of draws in a coordinate where small differences are kept."""
+        drawn = self.prior.marginals(self.statistics, tasks, latent).sample_mapped(rng)
+        return best_rows(rng, drawn, mask)
+
     def _marginals(self, tasks: Int[Array, " m"]) -> Any:
         """Return the distributions of the arms' means for these tasks and all components."""
         every = np.arange(self.prior.n_components)
@@ -277,8 +290,6 @@ class ArmFamily(Family):
     core_class: ClassVar[str]
     """Name of the core's class of these arms; a subclass, which may have other formulas, does not
     inherit it."""
-    has_ties: bool = True
-    """Whether two arms may have exactly the same mean reward in a draw."""
 
     @property
     def as_arms(self) -> Self:
@@ -571,18 +582,6 @@ class ArmFamily(Family):
     ) -> Float[Array, "... K"]:
         """Return the parameters: they are the mean rewards."""
         return parameters
-
-    def best_action(
-        self,
-        rng: np.random.Generator,
-        parameters: Float[Array, "m p"],
-        actions: Array | None = None,
-        mask: Bool[Array, "m K"] | None = None,
-    ) -> Int[Array, "m ..."]:
-        """Return the arm of the highest mean reward for each row of parameters."""
-        if self.has_ties or mask is not None:
-            return super().best_action(rng, parameters, actions, mask)
-        return self.mean_rewards(parameters).argmax(axis=1)
 
     def action_sets(self, actions: ArrayLike | None, n_rows: int) -> tuple[Array | None, int]:
         """Refuse actions: the arms are fixed."""

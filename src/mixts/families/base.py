@@ -616,6 +616,19 @@ class Posterior(ABC):
     ) -> Float[Array, "m p"]:
         """Draw parameters theta ~ P_t(. | s) for each pair of a task and a component."""
 
+    def draw_best(
+        self,
+        rng: np.random.Generator,
+        tasks: Int[Array, " m"],
+        latent: Int[Array, " m"],
+        actions: Array | None,
+        mask: Bool[Array, "m K"] | None,
+    ) -> Int[Array, "m ..."]:
+        """Draw parameters as ``sample`` does, and return the best action under them."""
+        theta = self.sample(rng, tasks, latent)
+        best: Array = self.prior.best_action(rng, theta, actions, mask)
+        return best
+
     def decide(
         self,
         rng: np.random.Generator,

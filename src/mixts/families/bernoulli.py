@@ -13,7 +13,7 @@ from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ParameterError
 from mixts.families.arms import ArmFamily, ArmStatistics
 from mixts.families.quadrature import LOGIT_BETA, Marginal, parameter
-from mixts.families.special import beta_evidence
+from mixts.families.special import beta_evidence, draw_log_gamma
 from mixts.families.statistics import stored
 
 LEAST_SHAPE = 0.1
@@ -53,18 +53,21 @@ class BetaMarginal(Marginal):
     lowest: ClassVar[float] = 0.0
     highest: ClassVar[float] = 1.0
 
-    never_underflows: bool = False
-    """Whether no parameter is so small that a gamma variable could underflow to zero."""
-
     a = parameter(0)
     b = parameter(1)
 
     def sample(self, rng: np.random.Generator) -> Array:
-        if not self.never_underflows:
+        # Two gamma variables of small shapes may both underflow: numpy then takes logarithms. The
+        # others remain quotients, on which the numbers of a seed depend.
+        if self.parameters.min(initial=1.0) < LEAST_SHAPE:
             return rng.beta(self.a, self.b)
-        # A quotient of gamma variables is a third faster than numpy's beta.
         won, lost = rng.standard_gamma(self.parameters)
         return np.asarray(won / (won + lost))
+
+    def sample_mapped(self, rng: np.random.Generator) -> Array:
+        """Draw the logits of the means: many means of small shapes round to exactly 0 or 1."""
+        won, lost = draw_log_gamma(rng, self.parameters)
+        return np.asarray(won - lost)
 
     def mean(self) -> Array:
         return self.a / (self.a + self.b)
@@ -126,7 +129,6 @@ class BernoulliArms(ArmFamily):
         _checks.same_shape(self.alpha, self.beta, "alpha and beta")
         _checks.positive(self.alpha, "alpha")
         _checks.positive(self.beta, "beta")
-        self.has_ties = bool(min(self.alpha.min(), self.beta.min()) < LEAST_SHAPE)
 
     @classmethod
     def uniform(cls, n_arms: int) -> Self:
@@ -157,7 +159,7 @@ class BernoulliArms(ArmFamily):
         return np.stack([self.alpha[latent] + won[tasks], self.beta[latent] + lost[tasks]])
 
     def marginal(self, parameters: Float[Array, "2 ... K"]) -> BetaMarginal:
-        return BetaMarginal(parameters, not self.has_ties)
+        return BetaMarginal(parameters)
 
     @classmethod
     def match(cls, mean: Array, variance: Array, settings: dict[str, Any]) -> Self:

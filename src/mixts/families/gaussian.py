@@ -80,7 +80,6 @@ class GaussianArms(ArmFamily):
         _checks.same_shape(self.mean, self.variance, "mean and variance")
         _checks.positive(self.variance, "variance", zero=True)
         self.noise_std: float = _checks.positive_number(noise_std, "noise_std")
-        self.has_ties = bool(self.variance.min() == 0.0)
 
     @property
     def core_parameters(self) -> tuple[tuple[Array, ...], tuple[Any, ...]]:

@@ -12,9 +12,8 @@ from mixts import _checks
 from mixts._numbers import LARGEST_COUNT, LARGEST_TOTAL
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.families.arms import ArmFamily, ArmStatistics
-from mixts.families.bernoulli import LEAST_SHAPE
 from mixts.families.quadrature import LOG_2PI_E, LOG_GAMMA, Marginal, parameter
-from mixts.families.special import log_rising, stirling_rest
+from mixts.families.special import draw_log_gamma, log_rising, stirling_rest
 from mixts.families.statistics import Statistics, stored
 
 
@@ -63,6 +62,10 @@ class GammaMarginal(Marginal):
 
     def sample(self, rng: np.random.Generator) -> Array:
         return rng.standard_gamma(self.a) / self.b
+
+    def sample_mapped(self, rng: np.random.Generator) -> Array:
+        """Draw the logarithms of the means: many means of small shapes underflow to 0."""
+        return draw_log_gamma(rng, self.a) - np.log(self.b)
 
     def mean(self) -> Array:
         return self.a / self.b
@@ -121,7 +124,6 @@ class PoissonArms(ArmFamily):
         _checks.same_shape(self.shape, self.rate, "shape and rate")
         _checks.positive(self.shape, "shape")
         _checks.positive(self.rate, "rate")
-        self.has_ties = bool(self.shape.min() < LEAST_SHAPE)
 
     def relative_evidence(self, statistics: PoissonStatistics) -> Float[Array, "n L"]:
         """Return the log evidence without the terms y (ln(y / n) - 1) - sum ln y! that all share.

@@ -50,6 +50,13 @@ class MeanDistribution(ABC):
     def sample(self, rng: np.random.Generator) -> Array:
         """Draw each mean once, independently."""
 
+    def sample_mapped(self, rng: np.random.Generator) -> Array:
+        """Draw each mean once, mapped by an increasing function: the best one is still the best.
+
+        A family whose means may round to equal numbers has a map that keeps them apart.
+        """
+        return self.sample(rng)
+
     @abstractmethod
     def mean(self) -> Array:
         """Return the expectations."""

@@ -253,8 +253,8 @@ class IndependentRewards(ArmRewards, AverageRewards):
     ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Return P(arm is the best) by quadrature, and its errors: 0 wherever it converged.
 
-        ``act`` breaks ties at random between means that round to exactly 0 or 1 (priors far below
-        Beta(0.1, 0.1)); the quadrature does not see such ties.
+        Rankings break ties at random between means that round to exactly 0 or 1 (small priors, such
+        as Beta(0.1, 0.1)); neither the quadrature nor ``act`` for one action sees such ties.
         """
         found = best_arms(self.marginal.form, self.marginal.parameters, self.weights, mask)
         return found.chance, np.where(mask, found.error[:, None], 0.0)

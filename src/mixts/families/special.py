@@ -63,6 +63,16 @@ def beta_evidence(a: Any, b: Any, won: Any, lost: Any) -> Array:
     return np.asarray(risen - log_rising(a + b, won + lost))
 
 
+def draw_log_gamma(rng: np.random.Generator, shape: Array) -> Array:
+    """Draw ln G of gamma variables, which never underflow, however small their shapes.
+
+    ``ln G(a) = ln G(a + 1) + ln U / a`` for uniform U; -ln U is exponential.
+    """
+    return np.asarray(
+        np.log(rng.standard_gamma(shape + 1)) - rng.standard_exponential(shape.shape) / shape
+    )
+
+
 # -- unknown noise --------------------------------------------------------------------------------
 #
 # The noise variance of a task is inverse gamma: degrees / 2 is its shape and unit / 2 its scale,

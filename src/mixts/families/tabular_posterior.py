@@ -12,6 +12,7 @@ from mixts._typing import Array, Float, Int
 from mixts.errors import StatisticsError, TrajectoryError
 from mixts.families.base import Posterior
 from mixts.families.bernoulli import LEAST_SHAPE
+from mixts.families.special import draw_log_gamma
 
 if TYPE_CHECKING:
     from mixts.families.tabular import TabularMDP, TabularStatistics
@@ -48,7 +49,7 @@ def _redraw_tiny(
 ) -> None:
     """Draw rows of counts so small that all their gamma variables may underflow by logarithms.
 
-    ``ln G(a) = ln G(a + 1) + ln U / a`` for uniform U; only the row's ratios matter.
+    Only the row's ratios matter.
     """
     for block, given, size in (
         (weights[:, : 2 * n_pairs], counts[:, : 2 * n_pairs], 2),
@@ -57,12 +58,9 @@ def _redraw_tiny(
         rows = block.reshape(len(block), n_pairs, size)
         shapes = given.reshape(rows.shape)
         tiny = shapes.max(axis=2) < LEAST_SHAPE
-        a = shapes[tiny]
-        with np.errstate(divide="ignore"):
-            logs = np.log(rng.standard_gamma(a + 1)) + np.log(rng.random(a.shape)) / a
-        logs[a == 0] = -np.inf
         fresh = rows.copy()
-        fresh[tiny] = softmax(logs)
+        with np.errstate(divide="ignore"):
+            fresh[tiny] = softmax(draw_log_gamma(rng, shapes[tiny]))
         block[...] = fresh.reshape(block.shape)
 
 

@@ -267,6 +267,7 @@ def test_rewards_near_a_hundred_million_keep_their_digits(noise_std: float | Non
     assert features @ far.mean[0] - 1e8 == pytest.approx(features @ near.mean[0], abs=1e-6)
 
 
+@pytest.mark.usefixtures("program")
 def test_numbers_that_are_too_far_apart_are_named() -> None:
     tasks = [(np.column_stack([x, 1e6 * x[:, 1:]]), y) for x, y in offset_histories(1e8)]
     with pytest.raises(errors.StatisticsError, match=r"rewards are about 1e\+08.*Divide features"):

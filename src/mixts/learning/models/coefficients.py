@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -271,7 +272,7 @@ def evidence_of_tasks(
         matrix = precision + some.gram[:, None] / noise
         gap, pull = pulls(some, mean, noise)
         square = (gap**2).sum(axis=2) / noise
-        lower = _roots(matrix)
+        lower = _or_nan(np.linalg.cholesky, matrix)
         solved = np.linalg.solve(lower, pull[..., None])[..., 0]
         log_det = np.log(np.diagonal(lower, axis1=2, axis2=3)).sum(axis=2)
         out[block], squares[block] = half_log_det - log_det, square - (solved**2).sum(axis=2)
@@ -323,7 +324,7 @@ def _moments(
 ) -> tuple[float, LinearSums]:
     """Compute ``moments_of_tasks`` of one block."""
     _, pull = pulls(tasks, mean, noise)
-    own = np.linalg.inv(precision + tasks.gram[:, None] / noise)
+    own = _or_nan(np.linalg.inv, precision + tasks.gram[:, None] / noise)
     step = (own @ pull[..., None])[..., 0]
     gap, _ = pulls(tasks, mean + step, noise)
     by_precision = share if len(precision) == len(mean) else share.sum(axis=1, keepdims=True)
@@ -346,10 +347,12 @@ def pulls(
     return gap, (np.swapaxes(upper, 2, 3) @ gap[..., None])[..., 0] / noise
 
 
-def _roots(matrices: Float[Array, "... d d"]) -> Float[Array, "... d d"]:
-    """Return Cholesky roots; NaN if rounding made one of the matrices indefinite."""
+def _or_nan(
+    function: Callable[[Array], Array], matrices: Float[Array, "... d d"]
+) -> Float[Array, "... d d"]:
+    """Return roots or inverses; NaN if rounding made one of the matrices singular or indefinite."""
     try:
-        return np.linalg.cholesky(matrices)
+        return function(matrices)
     except np.linalg.LinAlgError:
         return np.full(matrices.shape, np.nan)
 
