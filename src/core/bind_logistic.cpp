@@ -189,6 +189,23 @@ void action_moments_of(TaskPosterior &task, Rows actions, Array<double, 3> out) 
     }
 }
 
+// Set out (L,) to the expected gains of the best action over the lead, zeros for components without points.
+void gains_of(TaskPosterior &task, Rows actions, Array<const bool, 1> mask, Index lead, Array<double, 1> out) {
+    check_size("features", actions.shape(1), task.design.d());
+    check_size("mask", mask.shape(0), actions.shape(0));
+    check_size("out", out.shape(0), task.design.n_components());
+    check_index("the lead", lead, actions.shape(0));
+    if (!mask.data()[lead]) throw nb::value_error("the lead must be available");
+    set_rank(task);
+    for (Index s = 0; s < task.design.n_components(); ++s) {
+        out.data()[s] = 0.0;
+        if (task.posterior.n_used[s] == 0) continue;
+        cloud().load(work(), task.design.points, task.posterior[s]);
+        out.data()[s] =
+            expected_gain(work(), cloud(), task.design.points, task.posterior[s], view(actions), view(mask), lead);
+    }
+}
+
 // Raise IndexError unless the tasks' first rows rise from 0 up to the number of rows.
 void check_offsets(const Vector<const Index> &offsets, Index n_rows) {
     if (offsets.n < 1) throw nb::value_error("offsets must have the end of the last task");
@@ -338,6 +355,7 @@ void bind_logistic(nb::module_ &m) {
         .def("draw", &draw_all)
         .def("parameter_moments", &parameter_moments_of)
         .def("action_moments", &action_moments_of)
+        .def("gains", &gains_of)
         .def_prop_ro("rank", [](TaskPosterior &self) { return self.posterior.rank; })
         .def_prop_ro("laplace", [](nb::handle self) {
             auto &p = nb::cast<TaskPosterior &>(self).posterior;

@@ -57,6 +57,12 @@ inline double exp_negative(double x) {
     return p * std::bit_cast<double>(bits);
 }
 
+// 1 / (1 + exp(-x))
+inline double logistic_of(double x) {
+    const double t = exp_negative(-std::fabs(x));
+    return (x > 0.0 ? 1.0 : t) / (1.0 + t);
+}
+
 // 2 atanh(s) for |s| < 0.1716; interpolation at Chebyshev's nodes, relative error 3e-18.
 inline double twice_atanh(double s) {
     const double q = s * s;
@@ -82,16 +88,6 @@ inline double log_positive(double x) {
     // k as a double without a conversion, which has no vector instruction: 2^52 + 2^51 + k.
     const double power = std::bit_cast<double>(std::bit_cast<Index>(SHIFT) + k) - SHIFT;
     return power * LN2_HIGH + (twice_atanh((m - 1.0) / (m + 1.0)) + power * LN2_LOW);
-}
-
-inline double sum(const double *x, Index n) {
-    double part[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    Index i = 0;
-    for (; i + 8 <= n; i += 8)
-        for (int j = 0; j < 8; ++j) part[j] += x[i + j];
-    double total = ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
-    for (; i < n; ++i) total += x[i];
-    return total;
 }
 
 // Add sum_j c[j] columns[j] to out (n,), where column j begins at columns + j * stride and the

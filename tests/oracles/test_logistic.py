@@ -197,6 +197,12 @@ def test_click_rates_agree_with_grids() -> None:
         np.testing.assert_allclose(np.sqrt(variance), width, rtol=6 * few)
         assert np.all(np.abs(mean - eta @ weight) < 0.3 * few * deviation)
         np.testing.assert_allclose(np.sqrt(spread), deviation, rtol=few)
+        mask, gain = np.array([True, True, False, True, True, True]), np.empty(1)
+        out.gains(actions, mask, 1, gain)
+        gaps = expit(eta[mask].max(axis=0)) - expit(eta[1])
+        assert abs(gain[0] - gaps @ weight) < few * np.sqrt(gaps**2 @ weight - (gaps @ weight) ** 2)
+        out.gains(actions, np.arange(6) == 1, 1, gain)
+        assert gain[0] == 0.0
 
 
 def test_no_history_leaves_the_prior() -> None:
@@ -282,9 +288,10 @@ def test_both_programs_take_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> N
             monkeypatch.setattr(_program, "core", core)
             _, out = one(problem)
             out.weigh(*references.table(problem), every)
-            rates = np.empty((4, 1, 3))
+            rates, gain = np.empty((4, 1, 3)), np.empty(1)
             out.action_moments(actions, rates)
-            found.append((out, rates, *references.moments(out)))
+            out.gains(actions, np.array([True, False, True]), 0, gain)
+            found.append((out, rates, gain, *references.moments(out)))
         (fast, *moments), (plain, *others) = found
         size = 1.0 + abs(plain.log_evidence[0])
         assert fast.n_points[0] == plain.n_points[0]

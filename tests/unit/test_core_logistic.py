@@ -140,6 +140,12 @@ def test_draws_and_moments_are_of_components_that_exist() -> None:
     for shape in ((3, N, K), (4, N + 1, K), (4, N, K + 1)):
         with pytest.raises(WRONG):
             out.action_moments(actions, np.empty(shape))
+    mask, gain = np.arange(K) != 1, np.empty(N)
+    for bad in ((actions[:, :2].copy(), mask, 0, gain), (actions, mask[1:], 0, gain),
+                (actions, mask, K, gain), (actions, mask, -1, gain), (actions, mask, 1, gain),
+                (actions, mask, 0, gain[1:])):  # fmt: skip
+        with pytest.raises(WRONG):
+            out.gains(*bad)
 
 
 def test_decisions_have_an_entry_for_each_component() -> None:

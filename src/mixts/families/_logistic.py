@@ -620,6 +620,24 @@ class PointPosterior:
             mean = mean - (off * control).sum(axis=1) / square * excess
         return np.clip(mean, 0.0, 1.0), deviation, middle + move, np.maximum(spread, 0.0) + beyond
 
+    def gains(
+        self, actions: Float[Array, "K d"], mask: Bool[Array, " K"], lead: int,
+        out: Float[Array, " L"],
+    ) -> None:  # fmt: skip
+        """Set E[max_b p_b - p_lead] given each component, p the click rates of available actions.
+
+        Zeros for components without known points. Coordinates beyond the rank are further
+        coordinates of the points.
+        """
+        out[:] = 0.0
+        for s in np.flatnonzero(self.n_used).tolist():
+            z = self.design.points.z
+            weight, _, centre, _, y = weighted_points(self, z, s)
+            y = np.concatenate([centre[:, None] + y, z[self.rank :, : len(weight)]])
+            e = actions @ (self.location[s][:, None] + self.direction[s] @ y)
+            gain = scipy.special.expit(e[mask].max(axis=0)) - scipy.special.expit(e[lead])
+            out[s] = weight @ gain
+
 
 def new_posterior(design: Design, capacity: int) -> Any:
     """Return a ``PointPosterior`` of one task, or the core's, which has the same methods."""
