@@ -255,20 +255,27 @@ void compute(TaskPosterior &task, Rows rows, Counts trials, Counts successes, Ar
                   {view(log_weights), view(ceiling), view(working), margin, tolerance, most});
 }
 
-// Set evidence, errors and moments of many tasks; without points (most = 0), Laplace's.
+// Set evidence, errors and moments of many tasks; without points (most = 0), Laplace's. Pairs that are not wanted keep
+// what they have. The search for modes starts at `start`, if that has tasks.
 void moments_of_tasks(const Design &design, Array<const Index, 1> offsets, Rows rows, Counts trials, Counts successes,
-                      double tolerance, Index most, Array<double, 2> log_evidence, Array<double, 2> error,
-                      Array<double, 3> mean, Array<double, 4> covariance) {
+                      double tolerance, Index most, Array<const bool, 2> wanted, Array<const double, 3> start,
+                      Array<double, 2> log_evidence, Array<double, 2> error, Array<double, 3> mean,
+                      Array<double, 4> covariance) {
     const Index n = static_cast<Index>(offsets.shape(0)) - 1, n_components = design.n_components(), d = design.d();
     check_offsets(view(offsets), rows.shape(0));
     if (most != 0) checked_most(most, design.points.n);
     const Table all = table_of(design, rows, trials, successes);
+    check_size("wanted", wanted.shape(0), n);
+    check_size("wanted's second axis", wanted.shape(1), n_components);
+    const bool started = start.shape(0) > 0, with_moments = mean.shape(0) > 0;
+    if (started) check_size("start", start.shape(0), n);
+    check_size("start's second axis", start.shape(1), n_components);
+    check_size("start's third axis", start.shape(2), d);
     check_size("log_evidence", log_evidence.shape(0), n);
     check_size("log_evidence's second axis", log_evidence.shape(1), n_components);
     check_size("error", error.shape(0), n);
     check_size("error's second axis", error.shape(1), n_components);
-    const bool wanted = mean.shape(0) > 0;
-    if (wanted) check_size("mean", mean.shape(0), n);
+    if (with_moments) check_size("mean", mean.shape(0), n);
     check_size("mean's second axis", mean.shape(1), n_components);
     check_size("mean's third axis", mean.shape(2), d);
     check_size("covariance", covariance.shape(0), mean.shape(0));
@@ -285,11 +292,12 @@ void moments_of_tasks(const Design &design, Array<const Index, 1> offsets, Rows 
         for (Index s = 0; s < n_components; ++s) {
             const Component own = posterior[s];
             const Index pair = i * n_components + s;
-            find_mode(w, design.prior, s, own);
+            if (!wanted.data()[pair]) continue;
+            find_mode(w, design.prior, s, own, started ? start.data() + pair * d : nullptr);
             if (most > 0) integrate(w, design.points, own, tolerance, most);
             log_evidence.data()[pair] = *own.log_evidence;
             error.data()[pair] = *own.error;
-            if (!wanted) continue;
+            if (!with_moments) continue;
             double *first_moment = mean.data() + pair * d, *second = covariance.data() + pair * d * d;
             if (most > 0) {
                 parameter_moments(w, cloud(), design.points, own, first_moment, second);
