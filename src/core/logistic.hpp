@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "lanes.hpp"
 #include "views.hpp"
 
 namespace mixts::logistic {
@@ -110,21 +111,26 @@ inline void combine(const double *c, Index step, const double *columns, Index st
 
 // Set out (count,) to x'columns[j], x (n,). Four columns at a time hide each other's delay.
 inline void multiply(const double *x, const double *columns, Index stride, Index count, Index n, double *out) {
-    Index j = 0;
-    for (; j + 4 <= count; j += 4) {
-        const double *column = columns + j * stride;
-        double part[4][4] = {};
+    using Four = Lanes<4>;
+    for (Index j = 0; j < count; j += 4) {
+        const double *column[4];
+        for (Index k = 0; k < 4; ++k) column[k] = columns + std::min(j + k, count - 1) * stride;
+        Four sum[4] = {};
         Index i = 0;
-        for (; i + 4 <= n; i += 4)
-            for (int k = 0; k < 4; ++k)
-                for (int a = 0; a < 4; ++a) part[k][a] += x[i + a] * column[k * stride + i + a];
-        for (int k = 0; k < 4; ++k) {
-            double total = (part[k][0] + part[k][2]) + (part[k][1] + part[k][3]);
-            for (Index a = i; a < n; ++a) total += x[a] * column[k * stride + a];
+        for (; i + 4 <= n; i += 4) {
+            const Four own = load<Four>(x + i, 0);
+            sum[0] += own * load<Four>(column[0] + i, 0);
+            sum[1] += own * load<Four>(column[1] + i, 0);
+            sum[2] += own * load<Four>(column[2] + i, 0);
+            sum[3] += own * load<Four>(column[3] + i, 0);
+        }
+        for (Index k = 0; k < std::min<Index>(4, count - j); ++k) {
+            const auto part = numbers(sum[k]);
+            double total = (part[0] + part[2]) + (part[1] + part[3]);
+            for (Index a = i; a < n; ++a) total += x[a] * column[k][a];
             out[j + k] = total;
         }
     }
-    for (; j < count; ++j) out[j] = dot(x, columns + j * stride, n);
 }
 
 // -- the prior, its points, a table, and posteriors -------------------------------------------------
