@@ -189,6 +189,23 @@ void action_moments_of(TaskPosterior &task, Rows actions, Array<double, 3> out) 
     }
 }
 
+// Set out (L,) to the expected gains of the best action over the lead, zeros for components without points.
+void gains_of(TaskPosterior &task, Rows actions, Array<const bool, 1> mask, Index lead, Array<double, 1> out) {
+    check_size("features", actions.shape(1), task.design.d());
+    check_size("mask", mask.shape(0), actions.shape(0));
+    check_size("out", out.shape(0), task.design.n_components());
+    check_index("the lead", lead, actions.shape(0));
+    if (!mask.data()[lead]) throw nb::value_error("the lead must be available");
+    set_rank(task);
+    for (Index s = 0; s < task.design.n_components(); ++s) {
+        out.data()[s] = 0.0;
+        if (task.posterior.n_used[s] == 0) continue;
+        cloud().load(work(), task.design.points, task.posterior[s]);
+        out.data()[s] =
+            expected_gain(work(), cloud(), task.design.points, task.posterior[s], view(actions), view(mask), lead);
+    }
+}
+
 // Raise IndexError unless the tasks' first rows rise from 0 up to the number of rows.
 void check_offsets(const Vector<const Index> &offsets, Index n_rows) {
     if (offsets.n < 1) throw nb::value_error("offsets must have the end of the last task");
@@ -238,20 +255,27 @@ void compute(TaskPosterior &task, Rows rows, Counts trials, Counts successes, Ar
                   {view(log_weights), view(ceiling), view(working), margin, tolerance, most});
 }
 
-// Set evidence, errors and moments of many tasks; without points (most = 0), Laplace's.
+// Set evidence, errors and moments of many tasks; without points (most = 0), Laplace's. Pairs that are not wanted keep
+// what they have. The search for modes starts at `start`, if that has tasks.
 void moments_of_tasks(const Design &design, Array<const Index, 1> offsets, Rows rows, Counts trials, Counts successes,
-                      double tolerance, Index most, Array<double, 2> log_evidence, Array<double, 2> error,
-                      Array<double, 3> mean, Array<double, 4> covariance) {
+                      double tolerance, Index most, Array<const bool, 2> wanted, Array<const double, 3> start,
+                      Array<double, 2> log_evidence, Array<double, 2> error, Array<double, 3> mean,
+                      Array<double, 4> covariance) {
     const Index n = static_cast<Index>(offsets.shape(0)) - 1, n_components = design.n_components(), d = design.d();
     check_offsets(view(offsets), rows.shape(0));
     if (most != 0) checked_most(most, design.points.n);
     const Table all = table_of(design, rows, trials, successes);
+    check_size("wanted", wanted.shape(0), n);
+    check_size("wanted's second axis", wanted.shape(1), n_components);
+    const bool started = start.shape(0) > 0, with_moments = mean.shape(0) > 0;
+    if (started) check_size("start", start.shape(0), n);
+    check_size("start's second axis", start.shape(1), n_components);
+    check_size("start's third axis", start.shape(2), d);
     check_size("log_evidence", log_evidence.shape(0), n);
     check_size("log_evidence's second axis", log_evidence.shape(1), n_components);
     check_size("error", error.shape(0), n);
     check_size("error's second axis", error.shape(1), n_components);
-    const bool wanted = mean.shape(0) > 0;
-    if (wanted) check_size("mean", mean.shape(0), n);
+    if (with_moments) check_size("mean", mean.shape(0), n);
     check_size("mean's second axis", mean.shape(1), n_components);
     check_size("mean's third axis", mean.shape(2), d);
     check_size("covariance", covariance.shape(0), mean.shape(0));
@@ -268,11 +292,12 @@ void moments_of_tasks(const Design &design, Array<const Index, 1> offsets, Rows 
         for (Index s = 0; s < n_components; ++s) {
             const Component own = posterior[s];
             const Index pair = i * n_components + s;
-            find_mode(w, design.prior, s, own);
+            if (!wanted.data()[pair]) continue;
+            find_mode(w, design.prior, s, own, started ? start.data() + pair * d : nullptr);
             if (most > 0) integrate(w, design.points, own, tolerance, most);
             log_evidence.data()[pair] = *own.log_evidence;
             error.data()[pair] = *own.error;
-            if (!wanted) continue;
+            if (!with_moments) continue;
             double *first_moment = mean.data() + pair * d, *second = covariance.data() + pair * d * d;
             if (most > 0) {
                 parameter_moments(w, cloud(), design.points, own, first_moment, second);
@@ -338,6 +363,7 @@ void bind_logistic(nb::module_ &m) {
         .def("draw", &draw_all)
         .def("parameter_moments", &parameter_moments_of)
         .def("action_moments", &action_moments_of)
+        .def("gains", &gains_of)
         .def_prop_ro("rank", [](TaskPosterior &self) { return self.posterior.rank; })
         .def_prop_ro("laplace", [](nb::handle self) {
             auto &p = nb::cast<TaskPosterior &>(self).posterior;

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "lanes.hpp"
 #include "views.hpp"
 
 namespace mixts::logistic {
@@ -23,6 +24,8 @@ inline constexpr double SKEWED = 0.4, CURVED = 0.2, FAR_DROP = 2.0, FARTHEST = 1
 inline constexpr double LARGEST_MOVE = 0.7, MEAN_SIZE = 1.3545308064813153, VAR_SIZE = 2.0 - MEAN_SIZE * MEAN_SIZE;
 inline constexpr double DECREMENT = 1e-8, STEEP = 64.0, HOTTEST = 1e16, COOLING = 8.0, LARGE_ERROR = 0.05;
 inline constexpr Index N_STEPS = 200;
+// Largest coordinate, in deviations of the prior, of a start that may be nearer to the mode than the prior's mean is.
+inline constexpr double FAR_START = 10.0;
 // Least share of a pivot that may be left by a subtraction, before rotations replace it.
 inline constexpr double CANCELLED = 1e-6;
 inline constexpr double MIXING[] = {0.0, 0.6, 0.8, 0.9};
@@ -57,6 +60,12 @@ inline double exp_negative(double x) {
     return p * std::bit_cast<double>(bits);
 }
 
+// 1 / (1 + exp(-x))
+inline double logistic_of(double x) {
+    const double t = exp_negative(-std::fabs(x));
+    return (x > 0.0 ? 1.0 : t) / (1.0 + t);
+}
+
 // 2 atanh(s) for |s| < 0.1716; interpolation at Chebyshev's nodes, relative error 3e-18.
 inline double twice_atanh(double s) {
     const double q = s * s;
@@ -85,16 +94,6 @@ inline double log_positive(double x) {
     return power * LN2_HIGH + (twice_atanh((m - 1.0) / (m + 1.0)) + power * LN2_LOW);
 }
 
-inline double sum(const double *x, Index n) {
-    double part[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    Index i = 0;
-    for (; i + 8 <= n; i += 8)
-        for (int j = 0; j < 8; ++j) part[j] += x[i + j];
-    double total = ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
-    for (; i < n; ++i) total += x[i];
-    return total;
-}
-
 // Add sum_j c[j] columns[j] to out (n,), where column j begins at columns + j * stride and the
 // coefficients are c[0], c[step], c[2 step] ... Four columns at a time: fewer loads and stores. The
 // length may be a constant of the type std::integral_constant.
@@ -108,6 +107,30 @@ inline void combine(const double *c, Index step, const double *columns, Index st
     for (; j < count; ++j, c += step) {
         const double c0 = c[0], *x0 = columns + j * stride;
         for (Index i = 0; i < n; ++i) out[i] += c0 * x0[i];
+    }
+}
+
+// Set out (count,) to x'columns[j], x (n,). Four columns at a time hide each other's delay.
+inline void multiply(const double *x, const double *columns, Index stride, Index count, Index n, double *out) {
+    using Four = Lanes<4>;
+    for (Index j = 0; j < count; j += 4) {
+        const double *column[4];
+        for (Index k = 0; k < 4; ++k) column[k] = columns + std::min(j + k, count - 1) * stride;
+        Four sum[4] = {};
+        Index i = 0;
+        for (; i + 4 <= n; i += 4) {
+            const Four own = load<Four>(x + i, 0);
+            sum[0] += own * load<Four>(column[0] + i, 0);
+            sum[1] += own * load<Four>(column[1] + i, 0);
+            sum[2] += own * load<Four>(column[2] + i, 0);
+            sum[3] += own * load<Four>(column[3] + i, 0);
+        }
+        for (Index k = 0; k < std::min<Index>(4, count - j); ++k) {
+            const auto part = numbers(sum[k]);
+            double total = (part[0] + part[2]) + (part[1] + part[3]);
+            for (Index a = i; a < n; ++a) total += x[a] * column[k][a];
+            out[j + k] = total;
+        }
     }
 }
 
@@ -225,10 +248,10 @@ inline double set_lines(Work &w, double heat) {
     const double *eta = w.eta_.data(), *trials = w.trials_.data(), inverse = 1.0 / heat;
     double *slope = w.slope_.data(), *curvature = w.curvature_.data(), *level = w.level_.data();
     for (Index i = 0; i < w.n_rows; ++i) {
-        const double x = eta[i], n = trials[i], t = exp_negative(-std::fabs(x) * inverse), one = 1.0 + t;
+        const double x = eta[i], n = trials[i], t = exp_negative(-std::fabs(x) * inverse), least = 1.0 / (1.0 + t);
         level[i] = n * ((x > 0.0 ? x : 0.0) + heat * log1p_unit(t));
-        slope[i] = n * (x > 0.0 ? 1.0 : t) / one;
-        curvature[i] = n * t / (one * one) * inverse;
+        slope[i] = n * ((x > 0.0 ? 1.0 : t) * least);
+        curvature[i] = n * (t * least * least) * inverse;
     }
     return dot(w.successes_.data(), eta, w.n_rows) - sum(level, w.n_rows);
 }
@@ -329,8 +352,7 @@ inline void factorise(Work &w) {
         double *own = factor + j * r + j;
         const Index n = r - j;
         for (Index i = 0; i < n_rows; ++i) scaled[i] = w.curvature_[i] * column[i];
-        std::fill_n(own, n, 0.0);
-        combine(scaled, 1, w.line_.data() + j, w.d, n_rows, n, own);
+        multiply(scaled, column, n_rows, n, n_rows, own);
         std::fill_n(above, n, 0.0);
         combine(factor + j, r, factor + j, r, j, n, above);
         const double square = 1.0 + own[0], rest = square - above[0];
@@ -355,7 +377,8 @@ inline double set_slack(Work &w) {
     factorise(w);
     double *rest = w.term_.data(), *slack = w.slack_.data();
     for (Index i = 0; i < w.n_rows; ++i) rest[i] = w.successes_[i] - w.slope_[i];
-    for (Index j = 0; j < w.r; ++j) slack[j] = dot(rest, &w.block_[j * w.n_rows], w.n_rows) - w.v_[j];
+    multiply(rest, w.block_.data(), w.n_rows, w.r, w.n_rows, slack);
+    for (Index j = 0; j < w.r; ++j) slack[j] -= w.v_[j];
     solve(w, slack);
     return dot(slack, slack, w.r);
 }
@@ -383,13 +406,26 @@ struct Summit {
     bool steep;    // whether log odds may be large
 };
 
-// Find the mode v by damped Newton steps, where lines are the rows at v = 0. Sets factor, slack, and
-// lines at v. Where log odds may be large, the mode of a flatter curve is found first, and is where
+// Set old (r,) to the v of theta, mean + C v = theta. To zeros without a theta, where that is far away, or where
+// there are fewer rows than features.
+inline void set_start(Work &w, const double *mean, const double *theta) {
+    const Index d = w.d;
+    double *v = w.old_.data();
+    bool near = theta != nullptr && w.n_rows >= d;
+    for (Index j = 0; j < d && near; ++j) {
+        const double *row = &w.turned_[j * d];
+        v[j] = (theta[j] - mean[j] - dot(row, v, j)) / row[j];
+        near = std::fabs(v[j]) <= FAR_START;  // not of infinite numbers and NaN
+    }
+    if (!near) std::fill_n(v, w.r, 0.0);
+}
+
+// Find the mode v by damped Newton steps from old, where start are the linear predictors at v = 0. Sets factor,
+// slack, and lines at v. Where log odds may be large, the mode of a flatter curve is found first, and is where
 // the search on a steeper one begins.
 inline Summit climb(Work &w) {
     const Index r = w.r, n_rows = w.n_rows;
     double largest = 0.0;
-    std::copy_n(w.eta_.data(), n_rows, w.start_.data());
     for (Index i = 0; i < n_rows; ++i) {
         double size = std::fabs(w.start_[i]);
         for (Index j = 0; j < r; ++j) size += std::fabs(w.block_[j * n_rows + i]);
@@ -397,7 +433,9 @@ inline Summit climb(Work &w) {
     }
     double heat = largest > STEEP ? std::min(largest, HOTTEST) : 1.0;
     double *v = w.v_.data(), *old = w.old_.data(), *step = w.step_.data();
-    std::fill_n(old, r, 0.0);
+    if (heat > 1.0) std::fill_n(old, r, 0.0);
+    // From a start, at least one step: its small errors would all point to where the search for an earlier mode ended.
+    const Index least = dot(old, old, r) > 0.0 ? 2 : 1;
     std::fill_n(step, r, 0.0);
     double length = 0.0, before = -INF, decrement = 0.0;
     for (Index n = 0;;) {
@@ -414,7 +452,7 @@ inline Summit climb(Work &w) {
         ++n;
         // Rounding of the log posterior hides smaller steps from the line search.
         const double enough = heat == 1.0 ? DECREMENT : 0.1 * heat;
-        if (decrement <= enough + 1e-14 * std::fabs(value) || n > N_STEPS) {
+        if ((decrement <= enough + 1e-14 * std::fabs(value) && n >= least) || n > N_STEPS) {
             if (heat == 1.0) return {value, largest > STEEP};
             heat = std::max(1.0, heat / COOLING), n = 0;
             before = -INF, length = 0.0;
@@ -431,15 +469,17 @@ inline Summit climb(Work &w) {
     }
 }
 
-// Set location, direction and slack of component s, and its log evidence to Laplace's.
-inline void find_mode(Work &w, const Prior &prior, Index s, const Component &out) {
+// Set location, direction and slack of component s, and its log evidence to Laplace's. The search for the mode may
+// start at a theta (d,).
+inline void find_mode(Work &w, const Prior &prior, Index s, const Component &out, const double *start = nullptr) {
     const Index d = w.d, r = w.r;
     if (w.group != prior.group_of[s]) {
         w.group = prior.group_of[s];
         rotate(w, prior.root[w.group]);
     }
     const double *mean = &prior.mean(s, 0), *turned = w.turned_.data();
-    set_eta(w, mean);
+    for (Index i = 0; i < w.n_rows; ++i) w.start_[i] = dot(&w.rows_[i * d], mean, d);
+    set_start(w, mean, start);
     auto [value, steep] = climb(w);
     for (Index k = 0; k < d; ++k) out.location[k] = mean[k] + dot(turned + k * d, w.v_.data(), r);
     if (steep) {

@@ -64,8 +64,7 @@ inline void predict_rows(const Vector<const Index> &offsets, const Table &table,
                 const double mu = dot(row, centre.data(), d), variance = std::max(dot(row, v.data(), d), 1e-12);
                 double rate = 0.0, square = 0.0;
                 for (Index q = 0; q < nodes.m; ++q) {
-                    const double e = mu + std::sqrt(variance) * nodes(0, q), t = exp_negative(-std::fabs(e));
-                    const double p = (e > 0.0 ? 1.0 : t) / (1.0 + t);
+                    const double p = logistic_of(mu + std::sqrt(variance) * nodes(0, q));
                     rate += nodes(1, q) * p;
                     square += nodes(1, q) * p * p;
                 }

@@ -130,36 +130,55 @@ struct RateMoments {
     double rate, rate_variance, mean, variance;  // of logistic(a'theta), and of a'theta
 };
 
+// Set head (d,) to direction' action, and x (n,) to the distances of a'theta from its middle over the points, but for
+// coordinates beyond the rank; return the middle, a'theta at the proposal's mean.
+inline double project(const Work &w, Cloud &cloud, const Component &of, const double *action) {
+    const Index d = w.d, r = w.r, n = cloud.n;
+    cloud.head.assign(d, 0.0);
+    combine(action, 1, of.direction, d, d, d, cloud.head.data());
+    cloud.x.assign(n, 0.0);
+    combine(cloud.head.data(), 1, cloud.y.data(), n, r, n, cloud.x.data());
+    return dot(action, of.location, d) + dot(cloud.head.data(), cloud.centre.data(), r);
+}
+
+// Return E[max_b p_b - p_lead] over the points, p the click rates of the available actions, after cloud.load.
+// Coordinates beyond the rank are further coordinates of the points.
+inline double expected_gain(const Work &w, Cloud &cloud, const Points &points, const Component &of,
+                            const Matrix<const double> &actions, const Vector<const bool> &mask, Index lead) {
+    const Index d = w.d, r = w.r, n = cloud.n;
+    auto &x = cloud.x, &best = cloud.rate, &own = cloud.control, &gain = cloud.scaled;
+    best.assign(n, -INF);
+    for (Index k = 0; k < actions.n; ++k) {
+        if (!mask[k]) continue;
+        const double middle = project(w, cloud, of, &actions(k, 0));
+        for (Index c = 0; c < n / CHUNK; ++c)
+            combine(cloud.head.data() + r, 1, points.z.data() + points.chunk(c) + r * CHUNK, CHUNK, d - r, CHUNK, &x[c * CHUNK]);
+        for (Index a = 0; a < n; ++a) x[a] += middle, best[a] = x[a] > best[a] ? x[a] : best[a];
+        if (k == lead) own = x;
+    }
+    // The rate rises with a'theta: the best action has the largest.
+    for (Index a = 0; a < n; ++a) gain[a] = logistic_of(best[a]) - logistic_of(own[a]);
+    return dot(gain.data(), cloud.weight.data(), n);
+}
+
 // Return the moments of one action (d,), after cloud.load. Coordinates beyond the rank are one more
 // normal coordinate of the points. The mean click rate is corrected by the proposal's known mean of
 // the second-order expansion, with the coefficient of a regression (a control variate).
 inline RateMoments action_moments(Work &w, Cloud &cloud, const Points &points, const Component &of, const double *action) {
     const Index d = w.d, r = w.r, n = cloud.n;
     auto &[_n, _r, share, weight, y, centre, variance, scaled, second, half, head, move, x, rate, control] = cloud;
-    head.assign(d, 0.0);
-    for (Index k = 0; k < d; ++k)
-        for (Index j = 0; j < d; ++j) head[j] += action[k] * of.direction[k * d + j];
-    x.assign(n, 0.0), rate.resize(n), control.resize(n);
-    double middle = dot(action, of.location, d), within = 0.0, beyond = 0.0;
-    for (Index j = 0; j < d; ++j) {
-        if (j >= r) {
-            beyond += head[j] * head[j];
-            continue;
-        }
-        middle += head[j] * centre[j];
-        within += head[j] * head[j] * variance[j];
-        for (Index a = 0; a < n; ++a) x[a] += head[j] * y[j * n + a];
-    }
+    const double middle = project(w, cloud, of, action);
+    rate.resize(n), control.resize(n);
+    double within = 0.0, beyond = 0.0;
+    for (Index j = 0; j < r; ++j) within += head[j] * head[j] * variance[j];
+    for (Index j = r; j < d; ++j) beyond += head[j] * head[j];
     for (Index a = 0; a < n; ++a) scaled[a] = (weight[a] - share) * x[a];
     const double shift = sum(scaled.data(), n);
     const double spread = dot(scaled.data(), x.data(), n) - shift * shift + (share > 0.0 ? within : 0.0);
     const double deviation = std::sqrt(beyond);
     if (beyond > 0.0)
         for (Index a = 0; a < n; ++a) x[a] += deviation * points.at(std::min(r, d - 1), a);
-    for (Index a = 0; a < n; ++a) {
-        const double e = middle + x[a], t = exp_negative(-std::fabs(e));
-        rate[a] = (e > 0.0 ? 1.0 : t) / (1.0 + t);
-    }
+    for (Index a = 0; a < n; ++a) rate[a] = logistic_of(middle + x[a]);
     double mean = dot(rate.data(), weight.data(), n);
     for (Index a = 0; a < n; ++a) scaled[a] = (rate[a] - mean) * weight[a];
     for (Index a = 0; a < n; ++a) rate[a] -= mean;

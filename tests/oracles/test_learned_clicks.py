@@ -58,7 +58,7 @@ def test_moments_are_those_of_beliefs() -> None:
     tasks = drawn(KINDS, 70, 15, seed=2)
     every = np.arange(70)
     posterior = KINDS.condition(tasks).posterior
-    ((_, found),) = LinearBernoulliModel(tasks)._posteriors(KINDS.family)
+    ((_, found),) = LinearBernoulliModel(tasks)._posteriors(KINDS.family, np.ones((70, 2), bool))
     # Beliefs use more points where the evidence needs few: both are right to a few per cent of the
     # posterior deviations, which are at most sqrt(0.2).
     np.testing.assert_allclose(found.mean, posterior.component_means(every), atol=0.02)

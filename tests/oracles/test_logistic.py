@@ -197,6 +197,12 @@ def test_click_rates_agree_with_grids() -> None:
         np.testing.assert_allclose(np.sqrt(variance), width, rtol=6 * few)
         assert np.all(np.abs(mean - eta @ weight) < 0.3 * few * deviation)
         np.testing.assert_allclose(np.sqrt(spread), deviation, rtol=few)
+        mask, gain = np.array([True, True, False, True, True, True]), np.empty(1)
+        out.gains(actions, mask, 1, gain)
+        gaps = expit(eta[mask].max(axis=0)) - expit(eta[1])
+        assert abs(gain[0] - gaps @ weight) < few * np.sqrt(gaps**2 @ weight - (gaps @ weight) ** 2)
+        out.gains(actions, np.arange(6) == 1, 1, gain)
+        assert gain[0] == 0.0
 
 
 def test_no_history_leaves_the_prior() -> None:
@@ -269,6 +275,38 @@ def test_tasks_together_are_tasks_alone() -> None:
             np.testing.assert_allclose(found.covariance[i, s], wanted[1], atol=1e-12)
 
 
+def test_starts_of_the_search_leave_modes_where_they_are() -> None:
+    rng = np.random.default_rng(6)
+    problem = references.draw_problem(rng, 4, 1.0, 0.2, 60)
+    design = references.make_design(problem.mean + rng.normal(size=(5, 4)), problem.root[None])
+    n = len(problem.rows)
+    tasks = logistic.ClickTasks(np.array([0, n, n + 2]), *(
+        np.concatenate([x, x[:2]]) for x in (problem.rows, problem.trials, problem.successes)
+    ))  # fmt: skip
+    cold = logistic.posterior_moments(design, tasks, 0)
+    starts = [cold.mean, cold.mean + rng.normal(size=cold.mean.shape), 1e9 * cold.mean]
+    for start in (*starts, np.full_like(cold.mean, np.nan)):
+        found = logistic.posterior_moments(design, tasks, 0, start=start)
+        # Steps end within 1e-4 deviations of the mode, and those of the prior are about 1.
+        np.testing.assert_allclose(found.mean, cold.mean, atol=4e-4)
+        np.testing.assert_allclose(found.log_evidence, cold.log_evidence, atol=4e-4)
+
+
+@pytest.mark.parametrize("most_points", [0, 256])
+def test_pairs_that_are_not_wanted_keep_their_means(most_points: int) -> None:
+    rng = np.random.default_rng(7)
+    problem = references.draw_problem(rng, 3, 1.0, 0.2, 20)
+    design = references.make_design(problem.mean + rng.normal(size=(2, 3)), problem.root[None])
+    tasks = logistic.ClickTasks(np.array([0, 7, len(problem.rows)]), *references.table(problem))
+    wanted = np.array([[True, False], [False, True]])
+    every = logistic.posterior_moments(design, tasks, most_points)
+    some = logistic.posterior_moments(design, tasks, most_points, wanted=wanted)
+    for found, full in zip(some, every, strict=True):
+        np.testing.assert_array_equal(found[wanted], full[wanted])
+    assert not some.log_evidence[~wanted].any()
+    np.testing.assert_array_equal(some.mean[~wanted], design.mean[::-1])
+
+
 @pytest.mark.skipif(CORE is None, reason="the compiled core is not installed")
 def test_both_programs_take_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(9)
@@ -282,9 +320,10 @@ def test_both_programs_take_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> N
             monkeypatch.setattr(_program, "core", core)
             _, out = one(problem)
             out.weigh(*references.table(problem), every)
-            rates = np.empty((4, 1, 3))
+            rates, gain = np.empty((4, 1, 3)), np.empty(1)
             out.action_moments(actions, rates)
-            found.append((out, rates, *references.moments(out)))
+            out.gains(actions, np.array([True, False, True]), 0, gain)
+            found.append((out, rates, gain, *references.moments(out)))
         (fast, *moments), (plain, *others) = found
         size = 1.0 + abs(plain.log_evidence[0])
         assert fast.n_points[0] == plain.n_points[0]

@@ -140,6 +140,12 @@ def test_draws_and_moments_are_of_components_that_exist() -> None:
     for shape in ((3, N, K), (4, N + 1, K), (4, N, K + 1)):
         with pytest.raises(WRONG):
             out.action_moments(actions, np.empty(shape))
+    mask, gain = np.arange(K) != 1, np.empty(N)
+    for bad in ((actions[:, :2].copy(), mask, 0, gain), (actions, mask[1:], 0, gain),
+                (actions, mask, K, gain), (actions, mask, -1, gain), (actions, mask, 1, gain),
+                (actions, mask, 0, gain[1:])):  # fmt: skip
+        with pytest.raises(WRONG):
+            out.gains(*bad)
 
 
 def test_decisions_have_an_entry_for_each_component() -> None:
@@ -154,13 +160,17 @@ def test_decisions_have_an_entry_for_each_component() -> None:
         out.compute(*table(), *good, 4.0, 0.02, 1024)
 
 
+def results(n: int) -> list[Any]:
+    return [np.empty((n, N)), np.empty((n, N)), np.empty((n, N, D)), np.empty((n, N, D, D))]
+
+
 @pytest.mark.parametrize("offsets", [
     np.array([0, 6]), np.array([-1, 5]), np.array([3, 2]), np.zeros(0, np.int64),
     np.array([0.0, 5.0]),
 ], ids=str)  # fmt: skip
 def test_tasks_lie_within_the_rows(offsets: Any) -> None:
     n = max(len(offsets) - 1, 0)
-    out = np.empty((n, N)), np.empty((n, N)), np.empty((n, N, D)), np.empty((n, N, D, D))
+    out = np.ones((n, N), bool), np.zeros((n, N, D)), *results(n)
     with pytest.raises(WRONG):
         CORE.logistic_moments(design(), offsets, *table(), 0.1, 256, *out)
     found = [np.empty((5, N)) for _ in range(5)]
@@ -170,13 +180,16 @@ def test_tasks_lie_within_the_rows(offsets: Any) -> None:
 
 
 def test_results_of_tasks_have_their_sizes() -> None:
-    offsets, out = np.array([0, 5]), [np.empty((1, N)), np.empty((1, N)), np.empty((1, N, D)),
-                                      np.empty((1, N, D, D))]  # fmt: skip
+    offsets, out = np.array([0, 5]), [np.ones((1, N), bool), np.zeros((1, N, D)), *results(1)]
     CORE.logistic_moments(design(), offsets, *table(), 0.1, 256, *out)
     for i, array in enumerate(out):
         wrong = [*out[:i], np.repeat(array, 2, axis=-1), *out[i + 1 :]]
         with pytest.raises(ValueError, match="must have size"):
             CORE.logistic_moments(design(), offsets, *table(), 0.1, 256, *wrong)
+    with pytest.raises(ValueError, match="must have size"):
+        CORE.logistic_moments(
+            design(), offsets, *table(), 0.1, 256, out[0], np.zeros((2, N, D)), *out[2:]
+        )
     with pytest.raises(ValueError, match="multiple of 128"):
         CORE.logistic_moments(design(), offsets, *table(), 0.1, 512, *out)
 

@@ -25,8 +25,9 @@ class MixIDS(BeliefAgent):
     which get a positive probability. The regret of an action is ``E[max_b theta_b - theta_a]``
     under the belief, and its information is the variance of its mean reward. For arms, both terms
     are exact. For linear rewards, and for arms with values or costs, the regret is estimated from
-    draws in which components are summed exactly, and with a horizon both terms are. The standard
-    error of a probability is then 0 given these draws.
+    draws in which components are summed exactly, and with a horizon both terms are; for clicks with
+    features, it is estimated from the fixed points of the posterior. The standard error of a
+    probability is then 0 given these draws or points.
 
     MixIDS explores an action about as often as the gain that it expects there justifies, which may
     be rarely: in tasks of more than some 10,000 decisions under a vague prior, MixTS is safer.

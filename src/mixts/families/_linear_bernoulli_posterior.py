@@ -20,7 +20,7 @@ import numpy as np
 
 from mixts import _program
 from mixts._numbers import softmax
-from mixts._typing import Array, Float, Int
+from mixts._typing import Array, Bool, Float, Int
 from mixts.families._linear_rewards import RowRewards
 from mixts.families._logistic import (
     CHUNK,
@@ -293,6 +293,17 @@ class LinearBernoulliPosterior(Posterior):
             self._with_moments(int(task), every=every).action_moments(own, moments[row])
         return np.moveaxis(moments, 1, 0)
 
+    def gains(
+        self, tasks: Int[Array, " m"], actions: Array, mask: Bool[Array, "m K"],
+        lead: Int[Array, " m"],
+    ) -> Float[Array, "m L"]:  # fmt: skip
+        """Return E[max_b p_b - p_lead | s] of the click rates p; zeros for dormant components."""
+        found = np.zeros((len(tasks), self.prior.n_components))
+        for row, task in enumerate(tasks):
+            own = np.ascontiguousarray(actions if actions.ndim == 2 else actions[row])
+            self._with_moments(int(task)).gains(own, mask[row], int(lead[row]), found[row])
+        return found
+
     def mean_rewards(
         self, tasks: Int[Array, " m"], weights: Float[Array, "m L"], actions: Array | None
     ) -> Float[Array, "m K"]:
@@ -372,6 +383,13 @@ class ClickRates(RowRewards, AverageRewards):
 
     def means(self) -> Float[Array, "m K"]:
         return np.einsum("ml,mlk->mk", self.weights, self._moments[0])
+
+    def gains(
+        self, rng: np.random.Generator, mask: Array, lead: Array, n_samples: int
+    ) -> Float[Array, " m"]:
+        """Integrate over the points of the posterior: more precise than some hundred draws."""
+        found = self.posterior.gains(self.tasks, self.actions, mask, lead)
+        return np.einsum("ml,ml->m", self.weights, found)
 
     def quantiles(self, probability: Float[Array, " m"]) -> Float[Array, "m K"]:
         """Return the quantiles of normal a'theta with its moments, as click rates."""

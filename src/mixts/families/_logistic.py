@@ -620,6 +620,24 @@ class PointPosterior:
             mean = mean - (off * control).sum(axis=1) / square * excess
         return np.clip(mean, 0.0, 1.0), deviation, middle + move, np.maximum(spread, 0.0) + beyond
 
+    def gains(
+        self, actions: Float[Array, "K d"], mask: Bool[Array, " K"], lead: int,
+        out: Float[Array, " L"],
+    ) -> None:  # fmt: skip
+        """Set E[max_b p_b - p_lead] given each component, p the click rates of available actions.
+
+        Zeros for components without known points. Coordinates beyond the rank are further
+        coordinates of the points.
+        """
+        out[:] = 0.0
+        for s in np.flatnonzero(self.n_used).tolist():
+            z = self.design.points.z
+            weight, _, centre, _, y = weighted_points(self, z, s)
+            y = np.concatenate([centre[:, None] + y, z[self.rank :, : len(weight)]])
+            e = actions @ (self.location[s][:, None] + self.direction[s] @ y)
+            gain = scipy.special.expit(e[mask].max(axis=0)) - scipy.special.expit(e[lead])
+            out[s] = weight @ gain
+
 
 def new_posterior(design: Design, capacity: int) -> Any:
     """Return a ``PointPosterior`` of one task, or the core's, which has the same methods."""
@@ -662,36 +680,54 @@ class Moments(NamedTuple):
 
 
 def posterior_moments(
-    design: Design, tasks: ClickTasks, most_points: int = MOST_POINTS, *, moments: bool = True
+    design: Design,
+    tasks: ClickTasks,
+    most_points: int = MOST_POINTS,
+    *,
+    moments: bool = True,
+    wanted: Bool[Array, "n L"] | None = None,
+    start: Float[Array, "n L d"] | None = None,
 ) -> Moments:
     """Return the log evidence of all tasks and components, and moments of theta if wanted.
 
-    Without points they are Laplace's: the mode, and the inverse of the Hessian there.
+    Without points they are Laplace's: the mode, and the inverse of the Hessian there. Pairs of a
+    task and a component that are not wanted have no evidence, and their component's mean. A start
+    near the modes shortens the core's search for them, and changes what it finds by as little as
+    ``_DECREMENT`` allows.
     """
     (n_components, d), n = design.mean.shape, len(tasks.offsets) - 1
+    wanted = np.ones((n, n_components), bool) if wanted is None else wanted
     lead = (n if moments else 0, n_components)
     evidence, error = np.zeros((2, n, n_components))
-    found = Moments(evidence, error, np.zeros((*lead, d)), np.zeros((*lead, d, d)))
+    mean = np.tile(design.mean, (lead[0], 1, 1))
+    found = Moments(evidence, error, mean, np.zeros((*lead, d, d)))
     if _program.core is not None:
         from mixts.engines._workers import in_threads  # not needed for decisions
 
+        start = mean[:0] if start is None else start
+
         def work(first: int, last: int) -> None:
-            part = (x[first:last] for x in found)
+            given, *part = (x[first:last] for x in (wanted, start, *found))
             _program.core.logistic_moments(
-                design.compiled, *tasks.part(first, last), TOLERANCE, most_points, *part
+                design.compiled, *tasks.part(first, last), TOLERANCE, most_points, given, *part
             )
 
         in_threads(work, n, _BLOCK_TASKS)
         return found
-    posterior, every = PointPosterior(design, max(most_points, CHUNK)), np.ones(n_components, bool)
+    posterior = PointPosterior(design, max(most_points, CHUNK))
     for i in range(n):
         own = tasks.part(i, i + 1)
         table = own.rows, own.trials, own.successes
-        posterior.find_modes(*table, every)
+        posterior.find_modes(*table, wanted[i])
         if most_points:
-            posterior.integrate(*table, every, TOLERANCE, most_points)
-        found.log_evidence[i], found.error[i] = posterior.log_evidence, posterior.error
-        for s in range(n_components if moments else 0):
+            posterior.integrate(*table, wanted[i], TOLERANCE, most_points)
+        for s in np.flatnonzero(wanted[i]).tolist():
+            found.log_evidence[i, s], found.error[i, s] = (
+                posterior.log_evidence[s],
+                posterior.error[s],
+            )
+            if not moments:
+                continue
             if most_points:
                 posterior.parameter_moments(s, found.mean[i, s], found.covariance[i, s])
             else:

@@ -160,9 +160,19 @@ class RewardBelief(ABC):
         """
         means = self.means()
         lead = np.where(mask, means, -np.inf).argmax(axis=1)
-        gain = self.draws(rng, n_samples).gains(mask, lead)
-        # Only the gain is sampled: the other differences of regrets come from exact means.
+        gain = self.gains(rng, mask, lead, n_samples)
+        # Only the gain is estimated: the other differences of regrets come from exact means.
         return gain[:, None] + np.take_along_axis(means, lead[:, None], 1) - means
+
+    def gains(
+        self,
+        rng: np.random.Generator,
+        mask: Bool[Array, "m K"],
+        lead: Int[Array, " m"],
+        n_samples: int,
+    ) -> Float[Array, " m"]:
+        """Return E[max_b theta_b - theta_lead] over available actions, from draws."""
+        return self.draws(rng, n_samples).gains(mask, lead)
 
     def _reward_entropy(self) -> Float[Array, "m K"]:
         """Return the entropy of the next reward of each action."""

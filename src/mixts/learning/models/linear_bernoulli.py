@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from mixts import _program
-from mixts._typing import Array, Float, Int
+from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import StatisticsError
 from mixts.families import Family, LinearBernoulli, LinearBernoulliStatistics, Statistics
 from mixts.families._linear_bernoulli_posterior import click_tasks, logistic
@@ -52,6 +52,9 @@ class LinearBernoulliModel(CoefficientModel):
         """Most points of an integral; 0 for Laplace's approximation."""
         self._kept: tuple[LinearBernoulli, Moments] | None = None
         """Posterior moments under the family whose evidence was computed last."""
+        self._modes: Array | None = None
+        """Modes under the last family of a climb with Laplace's approximation: those under the
+        next family are near."""
         super().__init__(statistics, covariance_type)
         self._flat = self.centre
 
@@ -64,12 +67,12 @@ class LinearBernoulliModel(CoefficientModel):
 
     def about(self, centre: LinearBernoulli, pseudo: Any) -> Self:  # type: ignore[override]
         other = super().about(centre, pseudo)
-        other._kept = None
+        other._kept = other._modes = None
         return other
 
     def __getstate__(self) -> dict[str, object]:
         """Leave out what is kept for the next call."""
-        return {**self.__dict__, "_kept": None}
+        return {**self.__dict__, "_kept": None, "_modes": None}
 
     def _broad(self) -> LinearBernoulli:
         """Return a component around the common coefficients."""
@@ -86,30 +89,53 @@ class LinearBernoulliModel(CoefficientModel):
 
     # -- the objective ------------------------------------------------------------------------
 
-    def log_evidence(self, family: LinearBernoulli) -> Float[Array, "n L"]:  # type: ignore[override]
-        size = self.n_tasks * family.n_components * family.n_features * (family.n_features + 1)
-        keep = size <= MOST_KEPT
-        found = posterior_moments(family.design, self._tasks, self._most_points, moments=keep)
-        if keep:
-            self._kept = family, found
-        return found.log_evidence
+    def _most_tasks(self, family: LinearBernoulli) -> int:
+        """Return of how many tasks the posterior moments may be kept."""
+        d = family.n_features
+        return max(1, MOST_KEPT // (family.n_components * d * (d + 1)))
 
-    def _posteriors(self, family: LinearBernoulli) -> Iterator[tuple[slice, Moments]]:
-        """Yield posterior moments of blocks of tasks."""
+    def log_evidence(self, family: LinearBernoulli) -> Float[Array, "n L"]:  # type: ignore[override]
+        if self.n_tasks > self._most_tasks(family):
+            tasks, most = self._tasks, self._most_points
+            return posterior_moments(family.design, tasks, most, moments=False).log_evidence
+        self._kept = family, self._moments(family)
+        return self._kept[1].log_evidence
+
+    def _moments(
+        self, family: LinearBernoulli, wanted: Bool[Array, "n L"] | None = None
+    ) -> Moments:
+        """Return evidence and posterior moments; with Laplace's, start from the last modes."""
+        start = self._modes
+        if start is not None and start.shape[1:] != family.mean.shape:
+            start = None
+        found = posterior_moments(
+            family.design, self._tasks, self._most_points, wanted=wanted, start=start
+        )
+        if self._most_points == 0:
+            self._modes = found.mean
+        return found
+
+    def _posteriors(
+        self, family: LinearBernoulli, wanted: Bool[Array, "n L"]
+    ) -> Iterator[tuple[slice, Moments]]:
+        """Yield posterior moments of blocks of tasks, of the wanted components."""
         if self._kept is not None and self._kept[0] is family:
             yield slice(None), self._kept[1]
-            return
-        d = family.n_features
-        step = max(1, MOST_KEPT // (family.n_components * d * (d + 1)))
-        for first in range(0, self.n_tasks, step):
-            last = min(first + step, self.n_tasks)
-            part = self._tasks.part(first, last)
-            yield slice(first, last), posterior_moments(family.design, part, self._most_points)
+        elif self.n_tasks <= (step := self._most_tasks(family)):
+            yield slice(None), self._moments(family, wanted)
+        else:
+            for first in range(0, self.n_tasks, step):
+                own = slice(first, min(first + step, self.n_tasks))
+                part = self._tasks.part(own.start, own.stop)
+                yield (
+                    own,
+                    posterior_moments(family.design, part, self._most_points, wanted=wanted[own]),
+                )
 
     def improve(self, family: LinearBernoulli, share: Array) -> LinearBernoulli:  # type: ignore[override]
         precision, _ = inverses(self.distinct(family))
         sums = self.new_sums(family)
-        for tasks, found in self._posteriors(family):
+        for tasks, found in self._posteriors(family, share > 0):
             own, gap = share[tasks], found.mean - family.mean
             sums.first[:] += np.einsum("ns,nsd->sd", own, gap)
             sums.second[:] += np.einsum("nsd,nse->sde", own[:, :, None] * gap, gap)
