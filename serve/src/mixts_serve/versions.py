@@ -297,12 +297,13 @@ def check_arms(prior: MixturePrior, before: MixturePrior | None) -> None:
     new = prior.arm_names
     if old is None or new is None or new[: len(old)] == old:
         return
-    place = next((k for k, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), len(new))
-    found = repr(new[place]) if place < len(new) else "missing"
+    # ``fitted_shape`` has refused a prior with fewer arms.
+    place = next(k for k, name in enumerate(old) if name != new[k])
     raise ParameterError(
-        f"arm {place} is {old[place]!r} in the prior in force and {found} in this one: tasks have "
-        "statistics by the arm's place, so the arms in force must come first and in their order "
-        "(mixts fit --from keeps them), new ones after them; mixts arms rename renames an arm"
+        f"arm {place} is {old[place]!r} in the prior in force and {new[place]!r} in this one: "
+        "tasks have statistics by the arm's place, so the arms in force must come first and in "
+        "their order (mixts fit --from keeps them), new ones after them; mixts arms rename "
+        "renames an arm"
     )
 
 
