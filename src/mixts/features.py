@@ -37,8 +37,9 @@ BEYOND = 10.0
 euros are 100 times too large, and a linear prior extrapolates without limit."""
 
 UNKNOWN = -2
-"""Place of a text that is no level."""
+"""Place of a text that is not a level."""
 _REFERENCE = -1
+"""Place of the reference level, which has no number."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class NumberFeature:
 
     @property
     def example(self) -> float:
-        """Some value."""
+        """A value that the feature takes."""
         return 1.0 if self.learned is None or self.largest >= 1 else self.learned[1]
 
     @cached_property
@@ -128,7 +129,7 @@ class NumberFeature:
 
     def _far(self, value: float) -> ActionError:
         """Return the error for a number that is far outside the learned range."""
-        assert self.learned is not None  # others are not far from anything
+        assert self.learned is not None  # without a range, no number is refused
         low, high = self.learned
         return ActionError(
             f"feature {self.name!r} must be about as large as what the prior was learned from, "
@@ -167,7 +168,7 @@ class LevelFeature:
         Level without a number: the coefficients of the others say how they differ from it. A prior
         with an intercept needs one, or else the intercept and the levels say the same.
     other
-        Level that stands for all texts that are no level; by default such texts are refused.
+        Level that stands for all texts that are not levels; by default such texts are refused.
 
     Examples
     --------
@@ -234,7 +235,7 @@ class LevelFeature:
 
     @property
     def example(self) -> str:
-        """Some value."""
+        """A value that the feature takes."""
         return self.levels[0]
 
     @cached_property
@@ -405,7 +406,6 @@ class Features:
                 f"{self.example()}, got {type(descriptions).__name__}"
             )
         rows = np.zeros((len(descriptions), self.n_numbers))
-        rows[:, : int(self.intercept)] = 1.0
         for k, description in enumerate(descriptions):
             try:
                 self._fill(rows[k], description)
@@ -427,7 +427,6 @@ class Features:
             The row, (d,).
         """
         row = np.zeros(self.n_numbers)
-        row[: int(self.intercept)] = 1.0
         self._fill(row, description)
         return row
 
@@ -443,7 +442,7 @@ class Features:
             if not isinstance(column, NumberFeature) or column.largest == inf:
                 continue
             values = rows[:, part.start] * column.scale + column.centre
-            # A little more than in descriptions: scaling and back may round up.
+            # Allow a little more than `fill`: scaling and back may round up.
             far = np.flatnonzero(np.abs(values) > column.largest * (1 + 1e-9))
             if len(far):
                 raise ActionError(f"action {far[0]}: {column._far(float(values[far[0]]))}")
@@ -476,6 +475,7 @@ class Features:
             raise ActionError(
                 f"an action must be a description such as {self.example()}, got {description!r}"
             )
+        row[: int(self.intercept)] = 1.0
         for column, part in self.parts:
             try:
                 value = description[column.name]
@@ -491,11 +491,11 @@ class Features:
             )
 
     def example(self) -> dict[str, float | str]:
-        """Return the description of some action."""
+        """Return a description that an action may have."""
         return {column.name: column.example for column in self.columns}
 
     def descriptions(self, rows: ArrayLike) -> list[dict[str, float | str]]:
-        """Return what actions with these rows are: the inverse of :meth:`rows`.
+        """Return the descriptions of actions with these rows: the inverse of :meth:`rows`.
 
         Parameters
         ----------
@@ -559,7 +559,7 @@ class Features:
     def scaling(self) -> Float[Array, "d d"]:
         """Return the matrix W with row = W unscaled_row.
 
-        A centre is subtracted by the constant of a row; without a constant it is left out.
+        Centres need the constant of a row; without a constant they are left out.
         """
         matrix, constant = np.eye(self.n_numbers), self.constant
         for column, part in self.parts:
@@ -577,7 +577,7 @@ class Features:
             {"kind": c.kind, **{f.name: _plain(getattr(c, f.name)) for f in fields(c)}}
             for c in self.columns
         ]
-        for column in columns:  # a range that is not known is not there, as in earlier files
+        for column in columns:  # a file has no entry for a range that is not known
             if column.get("learned", 0) is None:
                 del column["learned"]
         return {"columns": columns, INTERCEPT: self.intercept}
@@ -612,7 +612,7 @@ class Features:
 
 
 def name_of(value: Any) -> str:
-    """Return the text by which files and requests name a value: 1, 1.0 and "1" have one name.
+    """Return the text by which files and requests name a value: 1, 1.0 and "1" share a name.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Versions of the prior: which ones fit the tasks of a store, and what deciding with one needs."""
+"""Versions of the prior: their work, changes of their arms, and checks that they fit the store."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Sizes:
 
     @classmethod
     def of_prior(cls, prior: MixturePrior, n_bytes: int) -> Sizes:
-        """Return the sizes under a prior, with so many bytes of statistics for each task."""
+        """Return the sizes under a prior whose tasks have ``n_bytes`` of statistics each."""
         family, other = prior.family, 1 + n_bytes // (4096 * 8)
         if family.n_arms is not None:
             n = prior.n_components * family.n_arms
@@ -79,7 +79,7 @@ class Sizes:
         unknown = 0
         for task, n_bytes in lengths.items() if self.table_bytes else ():
             size, known = n_bytes // self.table_bytes, self.tables.pop(task, 0)
-            if size >= LARGE_TABLE:  # what is not remembered must not be new every time
+            if size >= LARGE_TABLE:  # smaller tables are not remembered, so are never "unknown"
                 unknown += max(size - known, 0)
                 self.tables[task] = size
         while len(self.tables) > MOST_TABLES:
@@ -172,7 +172,7 @@ class ArmList(Struct, frozen=True):
     @classmethod
     def of(cls, version: int, prior: MixturePrior) -> ArmList:
         """Return the arms of a prior; raise ``ParameterError`` if it has none."""
-        names = prior.arm_names or (None,) * _number_of(prior)
+        names = prior.arm_names or (None,) * _n_arms(prior)
         rows = zip(names, prior.retired.tolist(), prior.new_arms.tolist(), strict=True)
         return cls(version, tuple(ArmState(k, *row) for k, row in enumerate(rows)))
 
@@ -213,8 +213,8 @@ class ArmChanges(Struct, frozen=True, forbid_unknown_fields=True):
         return cls(tuple(add), tuple(retire), tuple(restore), pairs)
 
     def applied(self, prior: MixturePrior) -> MixturePrior:
-        """Return the prior with the changes that it does not have yet; the same prior if all."""
-        _number_of(prior)
+        """Return the prior with the changes; the same prior if it has all of them already."""
+        _n_arms(prior)  # raises an error if the prior has no arms
         changed = self._renamed(prior)
         known = set(changed.arm_names or ())
         missing = [name for name in dict.fromkeys(self.add) if name not in known]
@@ -232,7 +232,7 @@ class ArmChanges(Struct, frozen=True, forbid_unknown_fields=True):
         left = {
             old: new
             for old, new in self.rename.items()
-            if old != new and not (old not in known and new in known)
+            if old != new and (old in known or new not in known)
         }
         for old, new in left.items():
             # Swapping names would not be idempotent.
@@ -241,7 +241,7 @@ class ArmChanges(Struct, frozen=True, forbid_unknown_fields=True):
         return prior.rename_arms(left) if left else prior
 
 
-def _number_of(prior: MixturePrior) -> int:
+def _n_arms(prior: MixturePrior) -> int:
     if prior.family.n_arms is None:
         raise ParameterError(
             f"{prior.family!r} has no arms to list or change: each decision offers its actions by "
@@ -297,12 +297,13 @@ def check_arms(prior: MixturePrior, before: MixturePrior | None) -> None:
     new = prior.arm_names
     if old is None or new is None or new[: len(old)] == old:
         return
-    place = next((k for k, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), len(new))
+    # ``fitted_shape`` has refused a prior with fewer arms.
+    place = next(k for k, name in enumerate(old) if name != new[k])
     raise ParameterError(
-        f"arm {place} is {old[place]!r} in the prior in force and "
-        f"{new[place] if place < len(new) else 'missing'!r} in this one: tasks have statistics by "
-        "the arm's place, so the arms in force must come first and in their order (mixts fit "
-        "--from keeps them), new ones after them; mixts arms rename renames an arm"
+        f"arm {place} is {old[place]!r} in the prior in force and {new[place]!r} in this one: "
+        "tasks have statistics by the arm's place, so the arms in force must come first and in "
+        "their order (mixts fit --from keeps them), new ones after them; mixts arms rename "
+        "renames an arm"
     )
 
 
@@ -326,7 +327,7 @@ def check_decides(prior: MixturePrior, policy: Policy) -> None:
     probabilities as well.
     """
     actions = trial_actions(prior)
-    for each in (policy, Policy("ts"))[: 1 if policy.name == "ts" else 2]:
+    for each in [policy] if policy.name == "ts" else [policy, Policy("ts")]:
         try:
             with np.errstate(all="ignore"):
                 agent = each.resume(prior, prior.family.empty_statistics(None), 0)
@@ -354,13 +355,13 @@ def fitted_shape(prior: MixturePrior, shape: str | None) -> str:
     old_kind, old_size = shape.split()
     if kind == old_kind and family.n_arms is not None and size > int(old_size):
         return mine
-    arms = old_kind.endswith("arms")
+    what, hint = "features", ""
+    if old_kind.endswith("arms"):
+        what, hint = "arms", "; `mixts fit --from` the prior in force keeps its arms"
     raise ParameterError(
-        f"the tasks of this store have statistics of {old_kind} with {old_size} "
-        f"{'arms' if arms else 'features'}, which {family!r} cannot go on from: use a prior of the "
-        "same family with no fewer arms, or another store"
-        + "; `mixts fit --from` the prior in force keeps its arms"
-        * arms
+        f"the tasks of this store have statistics of {old_kind} with {old_size} {what}, which "
+        f"{family!r} cannot go on from: use a prior of the same family with no fewer arms, or "
+        f"another store{hint}"
     )
 
 
@@ -379,11 +380,11 @@ def action_posteriors(belief: Belief, offered: Array | None, best: int | None) -
     Parameters
     ----------
     belief
-        Of one task, with the task axis.
+        Belief about one task, with the task axis.
     offered
         Rows of the actions; None for arms.
     best
-        Only so many actions, those with the highest means; None for all.
+        Number of actions to return, those with the highest means; None for all.
     """
     (mean,) = belief.mean_rewards(offered)
     shown = np.arange(len(mean))

@@ -23,7 +23,7 @@ from mixts.families.rewards import IndependentRewards, RewardBelief
 from mixts.families.statistics import Statistics, turns
 
 _BLOCK = 1 << 20
-"""Numbers of the log evidence at a time: tasks times components times arms."""
+"""Terms of the log evidence that are computed at a time: tasks times components times arms."""
 
 Moments = tuple[Array, ...]
 """Counts, averages and sums of squared deviations of each arm, (tasks, arms)."""
@@ -186,7 +186,7 @@ def count_moments(
 
 
 class ArmPosterior(Posterior):
-    """Posteriors of arms, computed from the statistics; the log evidence of tasks is kept.
+    """Posteriors of arms, computed from the statistics at each call; only log evidence is kept.
 
     Arms are cheap, so no component becomes dormant.
     """
@@ -299,7 +299,7 @@ class ArmFamily(Family):
     def posterior(
         self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
     ) -> Any:
-        """Return the posteriors given statistics: by the core, if it knows the family."""
+        """Return the posteriors given statistics, computed by the core if it knows the family."""
         self.check_statistics(statistics)
         kind = self.posterior_type
         if _program.core is not None and "core_class" in type(self).__dict__:
@@ -310,7 +310,7 @@ class ArmFamily(Family):
 
     @property
     def core_parameters(self) -> tuple[tuple[Array, ...], tuple[Any, ...]]:
-        """The two parameters of each arm, (L, K), as the core takes them, and what arms share."""
+        """The two parameters of each arm, (L, K), and those that all arms share, for the core."""
         first, second = self.arrays().values()
         return (first, second), ()
 

@@ -38,7 +38,7 @@ class PoissonStatistics(ArmStatistics):
         return np.asarray((rewards >= 0) & (rewards <= LARGEST_COUNT) & whole)
 
     def _possible(self, tasks: Array, arms: Array, rewards: Array) -> Bool[Array, " m"]:
-        """Return which observations have a known arm and reward, and no total that overflows."""
+        """Return which observations are possible, and cannot make a total overflow."""
         good = super()._possible(tasks, arms, rewards)
         total = self.array("total")[tasks, np.where(good, arms, 0)]
         return np.asarray(good & (total + np.cumsum(rewards) <= LARGEST_TOTAL))

@@ -1,4 +1,4 @@
-"""One model of all rows, whatever their task: the rival of every prior that was learned from them.
+"""One model of the rows of all tasks: the rival of every prior that was learned from them.
 
 A team without a mixture prior has the mean reward of each arm, or one regression on the features.
 A prior must earn more than that.
@@ -14,7 +14,7 @@ from mixts.families._logistic import climb
 from mixts.prior import MixturePrior
 
 RARE = 0.1
-"""An arm with less than this share of the average number of rewards is no bestseller."""
+"""An arm with less than this share of the average number of rewards ranks below the others."""
 
 
 def pooled_scores(prior: MixturePrior, tasks: Statistics) -> Float[Array, " p"]:

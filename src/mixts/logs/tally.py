@@ -1,8 +1,8 @@
-"""Statistics of tasks and arms that become known only while rows are read."""
+"""Count rows into statistics of tasks and arms whose names appear while the rows are read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -47,7 +47,7 @@ class Names:
     def __len__(self) -> int:
         return len(self._index)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter(self._index)
 
     def indices(self, names: Sequence[str]) -> Int[Array, " n"]:
@@ -67,8 +67,8 @@ class Counted:
     spends: SpendStatistics | None = None
     """The same rewards as purchases and spends, if the family "gaussian" is not the only choice."""
     too_large: str = ""
-    """Why clicks with features are not counted in tables, as the family "logistic" needs; "" if
-    they are, or if a reward is neither 0 nor 1."""
+    """Why the rows did not fit into the tables that the family "logistic" needs; "" if they did,
+    or if no table was made."""
 
 
 class _Arrays:
@@ -127,7 +127,7 @@ class _Arrays:
         try:
             statistics.observe(tasks, observed)
         except OutcomeError as error:
-            # Rows are checked before: only the sum of an arm's rewards can be too large.
+            # The rows were checked: only the sum of an arm's rewards can be too large.
             raise StatisticsError("the rewards of an arm add up to more than 2^62") from error
 
     def merge(self, tasks: Int[Array, " n"], arms: Int[Array, " k"], theirs: Statistics) -> None:
@@ -169,7 +169,7 @@ class _Tables:
         self._check_size(0)
         try:
             self.statistics.observe(tasks, observed)
-        except ObservationError as error:  # of rows that are checked before, there are too many
+        except ObservationError as error:  # the rows were checked: there are too many of them
             raise _TooLargeError(str(error).partition(":")[0]) from error
 
     def merge(self, tasks: Int[Array, " n"], arms: Int[Array, " k"], theirs: Statistics) -> None:
@@ -204,8 +204,8 @@ class Tally:
 
     With the family "auto", rewards are counted as 0 and 1 until one is neither; then the counts
     become averages, and the family "gaussian", or "linear" with features. Until a reward is
-    negative, the rewards of arms are also counted as purchases and spends: which of the two
-    families it is, all rewards decide. Tables that grow too large also become "linear".
+    negative, the rewards of arms are also counted as purchases and spends, because only all rewards
+    together decide between "gaussian" and "spend". Tables that grow too large become "linear".
     """
 
     def __init__(
@@ -294,7 +294,7 @@ class Tally:
             spends, theirs = as_spends(theirs), as_gaussian(theirs)
         if spends is None:
             self._spends = None
-        if self._spends is not None and spends is not None:
+        elif self._spends is not None:
             self._spends.grow(len(self.tasks), len(self.arms))
             self._spends.merge(tasks, arms, spends)
         self._store.grow(len(self.tasks), len(self.arms))
@@ -306,7 +306,7 @@ class Tally:
         return tasks, arms
 
     def _wide(self, theirs: Statistics) -> Statistics:
-        """Return tables as "linear" counts if that is what is counted here."""
+        """Return the statistics, converted to "linear" if this tally counts so."""
         if isinstance(theirs, LinearBernoulliStatistics) and self.family == "linear":
             return theirs.to_linear()
         return theirs

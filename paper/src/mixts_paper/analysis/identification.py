@@ -146,7 +146,7 @@ def identify(
     run = checks.count(run, "run", least=0)
     simulation = prepare(
         {"MixTS": prior}, environment, n_rounds, run + 1, seed,
-        block_size=1, observe=IdentificationObserver(prior, actions),
+        block_size=1, observe=_IdentificationObserver(prior, actions),
     )  # fmt: skip
     played = simulation.play(run)
     observed = {key: array[0] for key, array in played.observed["MixTS"].items()}
@@ -160,7 +160,7 @@ def identify(
     )
 
 
-class IdentificationObserver(Observer):
+class _IdentificationObserver(Observer):
     """Observer of MixTS that records its belief about a fixed set of actions."""
 
     def __init__(self, prior: MixturePrior, actions: Array | None) -> None:
@@ -208,13 +208,13 @@ def _moments(belief: Belief, actions: Array | None) -> tuple[Array, Array, Array
 
 
 def _constant_actions(prior: Any, environment: Any) -> Array | None:
-    """Return the environment's action set, None for arms; raise for what cannot be followed."""
+    """Return the action set, None for arms; raise `ParameterError` if the actions may change."""
     if not isinstance(prior, MixturePrior):
         raise ParameterError(f"prior must be a MixturePrior, got {type(prior).__name__}")
     if not isinstance(environment, BanditEnvironment) or callable(environment.actions):
         raise ParameterError(
-            "environment must be a BanditEnvironment with arms or one constant action set, whose "
-            f"mean rewards can be followed, got {environment!r}"
+            "environment must be a BanditEnvironment with arms or one constant action set, got "
+            f"{environment!r}"
         )
     if prior.family.plans or prior.family.n_arms != environment.prior.family.n_arms:
         raise ParameterError(

@@ -1,4 +1,4 @@
-"""Every bound that applies to a prior, and the condition that fails for the others."""
+"""All bounds for a prior: the value of each, or the condition of it that fails."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class PriorBounds:
 def of(prior: MixturePrior, n: int, actions: ArrayLike | None = None) -> PriorBounds:
     """Return every bound that applies to a prior, and why the others do not.
 
-    Theorem 1 does not depend on the latent prior [paper: Sec. 4.3]; four other bounds do.
+    Theorem 1 does not depend on the latent prior [paper: Sec. 4.3]; bounds by entropy do.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def of(prior: MixturePrior, n: int, actions: ArrayLike | None = None) -> PriorBo
         Number of rounds, or of episodes.
     actions
         For linear rewards: the action set of all rounds, (K, d), or a stack of different sets,
-        (m, K, d), from which kappa, K and the condition "fixed" follow. None for arms and MDPs.
+        (m, K, d), which give kappa and K. None for arms and MDPs.
 
     Returns
     -------
@@ -202,14 +202,14 @@ def of(prior: MixturePrior, n: int, actions: ArrayLike | None = None) -> PriorBo
     elif family.n_arms is not None and family.reward_range == (0.0, 1.0):
         rows = _of_bounded(family, weights, n)
     else:
-        rows = _failing(
+        rows = _with_failures(
             {}, f"needs Gaussian noise, rewards in [0, 1] on arms, or an MDP: {family!r}"
         )
     return PriorBounds(prior, n, tuple(rows))
 
 
-def _failing(found: dict[str, PriorBound], reason: str) -> list[PriorBound]:
-    """Return all bounds in one order; those that were not found fail for this reason."""
+def _with_failures(found: dict[str, PriorBound], reason: str) -> list[PriorBound]:
+    """Return the found bounds and all others, which fail for this reason, in a fixed order."""
     names = (ENTROPY, COUNTS, KNOWN, NARROW, *THEOREMS, IDS)
     rows = [found.get(name, PriorBound(name, None, reason)) for name in names]
     return [*rows, *(row for name, row in found.items() if name not in names)]
@@ -228,7 +228,7 @@ def _theorems(number: int, bound: Callable[..., Any], *arguments: Any) -> dict[s
 
 
 def _wide(variance: float) -> PriorBound:
-    """Return why the bound for known models does not apply."""
+    """Return that components are too wide for the bound for known models."""
     return PriorBound(KNOWN, None, f"{_NO_WIDTH}; the largest width is {math.sqrt(variance):.3g}")
 
 
@@ -243,8 +243,8 @@ class _LinearBandit(NamedTuple):
     covariance: Float[Array, "L d d"]
     noise_std: float
     variances: Float[Array, " L"]
-    sets: Array | None
-    """The fixed action set (K, d); None if it changes."""
+    actions: Array | None
+    """The action set (K, d) of every round; None if it changes."""
     n_actions: int
     kappa: float
     arms: bool
@@ -253,11 +253,28 @@ class _LinearBandit(NamedTuple):
     @property
     def reward_means(self) -> Float[Array, "L K"]:
         """Prior mean of every action of a fixed set, under every component."""
-        assert self.sets is not None
-        return self.mean @ self.sets.T
+        assert self.actions is not None
+        return self.mean @ self.actions.T
+
+    @property
+    def spread(self) -> float | None:
+        """Largest difference of two components' means of an arm; None without arms."""
+        return float(np.ptp(self.mean, axis=0).max()) if self.arms else None
+
+    @property
+    def mean_range(self) -> float | None:
+        """D, the most by which components' posterior means of an action differ, if bounded."""
+        return common_mean_range(self.mean, self.covariance, self.kappa, self.spread)
+
+    def entropy_terms(self, n: int, best_actions: Array | None = None) -> EntropyTerms:
+        """Return the bounds by entropy; ``best_actions`` are the entropies of the best action."""
+        return entropy_terms(
+            n, self.weights, self.mean, self.covariance, self.noise_std, self.kappa, self.n_actions,
+            best_actions, self.spread,
+        )  # fmt: skip
 
 
-def _problem(family: Family, weights: Array, actions: ArrayLike | None) -> _LinearBandit:
+def _linear_bandit(family: Family, weights: Array, actions: ArrayLike | None) -> _LinearBandit:
     linear = family.to_linear()
     covariance = np.array(linear.full_covariances())
     variances = np.maximum(np.linalg.eigvalsh(covariance)[:, -1], 0.0)
@@ -283,48 +300,41 @@ def _of_gaussian(
     family: Family, weights: Array, n: int, actions: ArrayLike | None
 ) -> list[PriorBound]:
     if family.n_arms is None and actions is None:
-        return _failing({}, "needs the actions (K, d), on which kappa and K depend")
-    one = _problem(family, weights, actions)
-    size = (n, one.mean.shape[1], len(weights), one.noise_std, one.kappa, one.variances.max())
-    found = _theorems(1, theorem1, *size)
-    spread = float(np.ptp(one.mean, axis=0).max()) if one.arms else None
-    terms = entropy_terms(
-        n, weights, one.mean, one.covariance, one.noise_std, one.kappa, one.n_actions,
-        _best_action_entropies(one), spread,
-    )  # fmt: skip
+        return _with_failures({}, "needs the actions (K, d), on which kappa and K depend")
+    bandit = _linear_bandit(family, weights, actions)
+    sizes = n, bandit.mean.shape[1], len(weights)
+    noise = bandit.noise_std, bandit.kappa, bandit.variances.max()
+    found = _theorems(1, theorem1, *sizes, *noise)
+    terms = bandit.entropy_terms(n, _best_action_entropies(bandit))
     found[ENTROPY] = PriorBound(ENTROPY, float(terms.bound), _least_form(terms))
-    found[IDS] = _ids_of_arms(n, one, spread)
-    D = common_mean_range(one.mean, one.covariance, one.kappa, spread)
-    found[COUNTS] = _counts(n, one, terms, D)
-    found[KNOWN] = _known(one)
-    found[NARROW] = _narrow(n, one, terms, D)
-    return _failing(found, _MDP)
+    found[IDS] = _ids_of_arms(n, bandit)
+    found[COUNTS] = _counts(n, bandit, terms)
+    found[KNOWN] = _known(bandit)
+    found[NARROW] = _narrow(n, bandit, terms)
+    return _with_failures(found, _MDP)
 
 
-def _ids_of_arms(n: int, one: _LinearBandit, mean_range: float | None) -> PriorBound:
+def _ids_of_arms(n: int, bandit: _LinearBandit) -> PriorBound:
     """Return the bound of the information ratio that MixIDS minimises."""
-    if not one.arms or one.sets is None:
+    if not bandit.arms or bandit.actions is None:
         return PriorBound(IDS, None, _IDS)
-    terms = entropy_terms(
-        n, one.weights, one.mean, one.covariance, one.noise_std, one.kappa, one.n_actions,
-        mean_range=mean_range,
-    )  # fmt: skip
-    return PriorBound(IDS, float(terms.joint), whole=False)
+    return PriorBound(IDS, float(bandit.entropy_terms(n).joint), whole=False)
 
 
-def _best_action_entropies(one: _LinearBandit) -> Float[Array, " L"] | None:
+def _best_action_entropies(bandit: _LinearBandit) -> Float[Array, " L"] | None:
     """Return h_s, or an upper bound of it; None if action sets change."""
-    if one.sets is None:
+    if bandit.actions is None:
         return None
-    diagonal = np.diagonal(one.covariance, axis1=1, axis2=2)
-    if one.arms and not (one.covariance - diagonal[:, :, None] * np.eye(len(diagonal[0]))).any():
-        index = one.sets.argmax(axis=1)
+    diagonal = np.diagonal(bandit.covariance, axis1=1, axis2=2)
+    correlated = (bandit.covariance - diagonal[:, :, None] * np.eye(len(diagonal[0]))).any()
+    if bandit.arms and not correlated:
+        index = bandit.actions.argmax(axis=1)
         return best_action_entropy(
-            GaussianArms(one.mean[:, index], diagonal[:, index], one.noise_std)
+            GaussianArms(bandit.mean[:, index], diagonal[:, index], bandit.noise_std)
         )
-    means = one.reward_means
+    means = bandit.reward_means
     tied = (means == means.max(axis=1, keepdims=True)).sum(axis=1)
-    return np.log(np.where(one.variances > 0, one.n_actions, tied))
+    return np.log(np.where(bandit.variances > 0, bandit.n_actions, tied))
 
 
 def _least_form(terms: EntropyTerms) -> str:
@@ -335,26 +345,23 @@ def _least_form(terms: EntropyTerms) -> str:
     return f"learning {terms.learning:.4g} + identification {terms.identification:.4g}"
 
 
-def _counts(
-    n: int, one: _LinearBandit, terms: EntropyTerms, mean_range: float | None
-) -> PriorBound:
-    if mean_range is None:
+def _counts(n: int, bandit: _LinearBandit, terms: EntropyTerms) -> PriorBound:
+    widest, D = float(bandit.variances.max()), bandit.mean_range
+    if D is None:
         return PriorBound(COUNTS, None, _COMMON)
-    found = count_bound(
-        n, one.weights, one.noise_std, one.kappa, float(one.variances.max()), mean_range
-    )
+    found = count_bound(n, bandit.weights, bandit.noise_std, bandit.kappa, widest, D)
     remark = f"learning {terms.learning:.4g} + identification {found:.4g}"
     return PriorBound(COUNTS, float(terms.learning + found), remark)
 
 
-def _known(one: _LinearBandit) -> PriorBound:
-    if one.variances.any():
-        return _wide(one.variances.max())
-    if one.sets is None:
+def _known(bandit: _LinearBandit) -> PriorBound:
+    if bandit.variances.any():
+        return _wide(bandit.variances.max())
+    if bandit.actions is None:
         return PriorBound(KNOWN, None, _FIXED)
-    means = one.reward_means
-    found = separated_bound(one.weights, means, gaussian_separation(means, one.noise_std), None)
-    return _finite(found)
+    means = bandit.reward_means
+    separation = gaussian_separation(means, bandit.noise_std)
+    return _finite(separated_bound(bandit.weights, means, separation, None))
 
 
 def _finite(found: float) -> PriorBound:
@@ -367,17 +374,15 @@ def _finite(found: float) -> PriorBound:
     return PriorBound(KNOWN, found, "for every number of rounds")
 
 
-def _narrow(
-    n: int, one: _LinearBandit, terms: EntropyTerms, mean_range: float | None
-) -> PriorBound:
-    isotropic = mean_range is not None and np.ptp(np.diag(one.covariance[0])) == 0
-    if not one.arms or one.sets is None:
-        return PriorBound(NARROW, None, _ARMS if one.sets is not None else _FIXED)
+def _narrow(n: int, bandit: _LinearBandit, terms: EntropyTerms) -> PriorBound:
+    isotropic = bandit.mean_range is not None and np.ptp(np.diag(bandit.covariance[0])) == 0
+    if not bandit.arms or bandit.actions is None:
+        return PriorBound(NARROW, None, _ARMS if bandit.actions is not None else _FIXED)
     if not isotropic:
         return PriorBound(NARROW, None, "needs one width for all arms of all components")
-    width = math.sqrt(one.variances[0])
+    width = math.sqrt(bandit.variances[0])
     learning = float(terms.learning)
-    found = narrow_terms(n, one.weights, one.reward_means, width, one.noise_std, learning)
+    found = narrow_terms(n, bandit.weights, bandit.reward_means, width, bandit.noise_std, learning)
     return PriorBound(NARROW, found.bound)
 
 
@@ -397,7 +402,7 @@ def _of_bounded(family: Family, weights: Array, n: int) -> list[PriorBound]:
     told = entropy(weights) + n_arms * math.log(n + 1)
     ids = math.sqrt(n_arms * n * told / 2)
     found[IDS] = PriorBound(IDS, ids, whole=False)
-    return _failing(found, _GAUSSIAN)
+    return _with_failures(found, _GAUSSIAN)
 
 
 def _of_mdps(family: Any, weights: Array, n: int) -> list[PriorBound]:
@@ -417,4 +422,4 @@ def _of_mdps(family: Any, weights: Array, n: int) -> list[PriorBound]:
             IDENTIFICATION, bound, "for the cost of finding the latent state", whole=False
         )
         found[KNOWN] = _wide(family.parameter_variances().max())
-    return _failing(found, _GAUSSIAN)
+    return _with_failures(found, _GAUSSIAN)

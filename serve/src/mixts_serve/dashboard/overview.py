@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mixts.pages import formats
 from mixts_serve.agreement import Agreement, Agreements
@@ -70,7 +69,7 @@ class VersionLine:
     made: views.VersionEarnings
     """Its ``policy`` is empty if the version has not made a decision."""
     interval: panel.Interval | None
-    agreement: Agreement | None = None
+    agreement: Agreement | None
     """What the version expected of the decisions of all policies."""
 
 
@@ -163,11 +162,7 @@ def read_overview(
         prior=facts,
         policy=decider.policy,
         rules=decider.rules,
-        versions=tuple(
-            replace(line, agreement=None if found is None else found.whole)
-            for line in version_lines(decider.priors(), earned, facts.least_reward)
-            for found in [decider.agreements(line.prior.version)]
-        ),
+        versions=_version_lines(decider, earned, facts.least_reward),
         totals=store.totals(),
         unrewarded=store.unrewarded(now),
         recent=over_time.read_recent(store, now),
@@ -184,19 +179,20 @@ def read_overview(
     )
 
 
-def version_lines(
-    priors: Sequence[PriorVersion],
-    earned: Sequence[views.VersionEarnings],
-    least: float = -math.inf,
+def _version_lines(
+    decider: Decider, earned: Sequence[views.VersionEarnings], least_reward: float
 ) -> tuple[VersionLine, ...]:
     """Return the newest versions, a line for each policy that decided under them."""
     lines = []
-    for prior in sorted(priors, key=lambda row: -row.version)[:MOST_VERSIONS]:
+    for prior in sorted(decider.priors(), key=lambda row: -row.version)[:MOST_VERSIONS]:
         own = [row for row in earned if row.version == prior.version]
         own = sorted(own, key=lambda row: -row.last_at)
+        found = decider.agreements(prior.version)
+        agreement = None if found is None else found.whole
         none = views.VersionEarnings(prior.version, "", 0.0, 0.0, views.Earnings())
         lines += [
-            VersionLine(prior, row, panel.mean_interval(row.earned, least)) for row in own or [none]
+            VersionLine(prior, row, panel.mean_interval(row.earned, least_reward), agreement)
+            for row in own or [none]
         ]
     return tuple(lines)
 
@@ -285,7 +281,7 @@ def _tiles(view: Overview) -> list[layout.Tile]:
 
 
 def _mean_words(view: Overview) -> str:
-    """Return which decisions the mean reward is of."""
+    """Return the number of rewards in the mean, and of which decisions they are."""
     means, rewards = view.means, f"{view.means.whole.counted:,} rewards"
     if not means.is_open:
         return (
@@ -296,7 +292,7 @@ def _mean_words(view: Overview) -> str:
 
 
 def _silence_words(rules: Rules) -> str:
-    """Return what becomes of a decision whose reward does not come."""
+    """Return what happens to a decision that gets no reward."""
     if rules.window_us is None:
         return "no window: a decision waits for its reward without end"
     window = f"expected within {formats.duration(rules.window_us / 1e6)}"

@@ -1,7 +1,7 @@
 """Endpoints for tasks, priors, health, metrics and pages; ``app`` has decisions and rewards.
 
 An endpoint is a method of ``Endpoints`` with the decorator ``endpoint``: the router and the OpenAPI
-document follow from it. Whatever reads the store runs in a thread, so the event loop goes on.
+document follow from it. Calls that read the store run in threads, so the event loop goes on.
 """
 
 from __future__ import annotations
@@ -98,8 +98,7 @@ PAGE_CHANGES = {"/arms": "change_arms"}
 
 THREADS = 4
 MAX_WAITING = 64
-"""Requests that may wait for a thread."""
-
+"""Requests that may wait for one of the threads."""
 
 CLOSE_SECONDS = 5.0
 """Time for calls that run when the service stops; a database that hangs may never answer them."""
@@ -145,7 +144,7 @@ class Readers:
                 future.set_result(function())
             except BaseException as error:
                 future.set_exception(error)
-            del call, future, function  # or they would live until the next call
+            del call, future, function  # otherwise the result lives until the next call
 
     def close(self) -> None:
         """Finish the calls, but wait no longer than ``CLOSE_SECONDS``."""
@@ -430,7 +429,7 @@ def _flag(request: Request, name: str) -> bool:
     text = request.query.get(name, "false")
     if text not in ("true", "false"):
         raise RefusalError(422, "invalid", f"{name} must be true or false", name)
-    return bool(text == "true")
+    return text == "true"
 
 
 async def _body(request: Request, limit: int) -> bytes:

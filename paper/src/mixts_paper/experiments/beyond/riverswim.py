@@ -17,7 +17,7 @@ from mixts_paper.experiments.verdicts import exceeds, times_less, weakest
 BLOCK = 20
 """Runs in a block: two blocks of the 40 runs."""
 LEAST_GROWTH = 5.0
-"""Least factor by which the regret must grow where the lead "hangs on" counts of zero."""
+"""Counts of zero matter if adding 0.1 to all counts multiplies the regret by more than this."""
 
 
 class Row(NamedTuple):
@@ -42,10 +42,10 @@ ROWS = (
     Row("+ 0.1, transitions only", transitions=0.1),
     MORE,
 )
-"""Priors of the agents; the tasks always come from the paper's."""
+"""Priors of the agents; the tasks come from the paper's prior."""
 STRENGTHS = ROWS[1:3]
 POSSIBLE = "tasks from + 0.1"
-"""Part in which also the tasks come from counts without zeros."""
+"""Name of the part whose tasks, too, come from counts without zeros."""
 
 
 class RiverSwimPriorsExperiment(base.Experiment):
@@ -86,8 +86,7 @@ class RiverSwimPriorsExperiment(base.Experiment):
             for part, each in totals.items()
             if part != POSSIBLE
         }
-        mine, added = totals[PAPER.name], totals[ADDED.name]
-        possible = totals[POSSIBLE]
+        plain, added, possible = (totals[name] for name in (PAPER.name, ADDED.name, POSSIBLE))
         return base.Analysis(
             {
                 "n": measured.setting.n_rounds,
@@ -102,14 +101,14 @@ class RiverSwimPriorsExperiment(base.Experiment):
                 "strengths": [row.name for row in STRENGTHS],
                 "possible": POSSIBLE,
                 "possible_times": float(possible["PSRL"].mean() / possible["MixTS"].mean()),
-                "growth": float(added["MixTS"].mean() / mine["MixTS"].mean()),
+                "growth": float(added["MixTS"].mean() / plain["MixTS"].mean()),
             },
             {
                 "strength": weakest(
                     *(times_less(totals[row.name]["MixTS"], psrl, GREAT) for row in STRENGTHS)
                 ),
-                "units": times_less(mine["UniTS"], psrl, GREAT),
-                "zeros": exceeds(estimate(added["MixTS"] - LEAST_GROWTH * mine["MixTS"])),
+                "units": times_less(plain["UniTS"], psrl, GREAT),
+                "zeros": exceeds(estimate(added["MixTS"] - LEAST_GROWTH * plain["MixTS"])),
                 "added": times_less(added["MixTS"], psrl, GREAT),
                 "possible": times_less(possible["MixTS"], possible["PSRL"], GREAT),
             },
