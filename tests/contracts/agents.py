@@ -5,9 +5,11 @@ A new agent is one entry of ``AGENTS``: how to build it, and the traits by which
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
+
+import pytest
 
 import mixts
 from mixts.extend.contracts import AgentProblem
@@ -151,3 +153,25 @@ CASES = [
     *OFFERED_CASES,
     *(AgentCase(agent, "mdp") for agent, record in AGENTS.items() if record.plans),
 ]
+
+IN_PLAIN = [
+    AgentCase("TS", "arms"),
+    AgentCase("MixTS with a horizon", "arms"),
+    AgentCase("MixIDS with a horizon", "arms"),
+    AgentCase("Greedy", "arms"),
+    AgentCase("Exp4", "arms"),
+    AgentCase("MixTS", "linear"),
+    AgentCase("BayesUCB", "linear"),
+    AgentCase("CorralExp4", "linear"),
+    AgentCase("MixTS", "student linear"),
+    AgentCase("TS", "mdp"),
+]
+"""Each agent once, where it decides quickly: all cases take minutes in the plain program."""
+
+
+def over(cases: Iterable[AgentCase]) -> Any:
+    """Run a test of the fixtures ``case`` and ``program`` on cases, and on few of them in plain."""
+    names = ("core", "plain")
+    pairs = [(c, name) for c in cases for name in names if name == "core" or c in IN_PLAIN]
+    ids = [f"{name}-{c.agent}-{c.kind}" for c, name in pairs]
+    return pytest.mark.parametrize(("case", "program"), pairs, indirect=["program"], ids=ids)

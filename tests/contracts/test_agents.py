@@ -13,9 +13,9 @@ import pytest
 import mixts
 from mixts import errors
 from mixts.extend.contracts import AGENT_RULES, AgentProblem, readings, unchanged
-from tests.contracts.agents import CASES, AgentCase
+from tests.contracts.agents import CASES, AgentCase, over
 
-pytestmark = pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.agent}-{c.kind}")
+pytestmark = [over(CASES), pytest.mark.usefixtures("program")]
 
 
 @pytest.mark.parametrize("rule", AGENT_RULES, ids=lambda rule: rule.__name__)

@@ -10,11 +10,13 @@ import pytest
 import mixts
 from mixts import errors
 from mixts.extend.contracts import readings, unchanged
-from tests.contracts.agents import CASES, OFFERED_CASES, AgentCase
+from tests.contracts.agents import CASES, OFFERED_CASES, AgentCase, over
 from tests.statistical.standard_errors import assert_within, of_frequency, quotient
 
+pytestmark = pytest.mark.usefixtures("program")
+
 BELIEF_CASES = [case for case in OFFERED_CASES if not case.traits.step_by_step]
-offered_cases = pytest.mark.parametrize("case", BELIEF_CASES, ids=lambda c: f"{c.agent}-{c.kind}")
+offered_cases = over(BELIEF_CASES)
 counts = pytest.mark.parametrize("n_tasks", [None, 1, 3])
 VERBS = ("act", "action_probabilities", "act_with_probabilities")
 
@@ -31,9 +33,7 @@ def of_logged(hit: Any, logged: Any) -> Any:
     return quotient((hit - logged).mean(axis=0), error)
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in CASES if c not in BELIEF_CASES], ids=lambda c: f"{c.agent}-{c.kind}"
-)
+@over(c for c in CASES if c not in BELIEF_CASES)
 @pytest.mark.parametrize("how", [{"values": [1.0] * 4}, {"costs": [0.0] * 4}, {"top": 1}])
 def test_who_cannot_says_so(case: AgentCase, how: dict[str, Any]) -> None:
     agent, rng = case.build(None), np.random.default_rng(0)

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.programs import CORE
+from tests.requirements import require
+
 GALLERY = Path(__file__).parents[2] / "examples" / "gallery"
 SLOW = ("features", "households", "late_feedback", "refits", "revenue", "route_models")
 """The longer examples; `make test` runs the others, each in a few seconds."""
@@ -52,6 +55,7 @@ Said = dict[str, tuple[str, str]]
 
 
 def run(names: list[str], folder: Path) -> Said:
+    require("core", CORE is not None, "the examples take minutes in the plain program")
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", RUN, *(str(PATHS[name]) for name in names)],
         capture_output=True,
