@@ -387,7 +387,7 @@ class ClickRates(RowRewards, AverageRewards):
     def gains(
         self, rng: np.random.Generator, mask: Array, lead: Array, n_samples: int
     ) -> Float[Array, " m"]:
-        """Integrate over the points of the posterior: more precise than some hundred draws."""
+        """Integrate over the points of the posterior, which the means need anyway."""
         found = self.posterior.gains(self.tasks, self.actions, mask, lead)
         return np.einsum("ml,ml->m", self.weights, found)
 

@@ -33,7 +33,7 @@ _HELD = 10
 """Number of improvements in which tasks stay in their groups. The first components are as broad as
 all tasks together and would share every task; first they become as narrow as their groups."""
 _KMEANS_ITERATIONS = 20
-_LINKED = 2000
+_LINKED = 1000
 """Largest number of tasks that are linked pair by pair; of more tasks, a random sample."""
 
 
@@ -49,22 +49,6 @@ def canonical(statistics: Statistics) -> Int[Array, " n"]:
     """
     found = digests(statistics)
     return np.array(sorted(range(len(found)), key=found.__getitem__), np.int64)
-
-
-def groups_of_tasks(
-    model: Model, pooled: MixturePrior, n_components: int, number: int, rng: np.random.Generator
-) -> Int[Array, " n"]:
-    """Return a group of similar tasks for every task; groups are numbered by their first tasks.
-
-    Even starts group the tasks' posteriors, in which tasks with few observations are alike; odd
-    starts group estimates, in which they are not: which is better depends on the tasks. The first
-    two starts link tasks by Ward's method, which finds many small groups best; later ones are
-    k-means from random tasks.
-    """
-    view = model.estimates if number % 2 else model.points
-    groups = _groups(view(pooled.family), n_components, rng, linked=number < 2)
-    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
-    return np.asarray(np.argsort(np.argsort(first))[group])
 
 
 def start(
@@ -310,10 +294,26 @@ def pooled_restart(model: Model, patience: Patience) -> Restart:
     return restart
 
 
-def groups_of(spec: RestartSpec) -> Int[Array, " n"]:
-    """Return the groups of tasks from which a restart begins."""
+def points_of(spec: RestartSpec) -> Float[Array, "n p"]:
+    """Return a point for each task, by which a restart groups the tasks.
+
+    Even starts group the tasks' posteriors, in which tasks with few observations are alike; odd
+    starts group estimates, in which they are not: which is better depends on the tasks.
+    """
+    view = spec.model.estimates if spec.number % 2 else spec.model.points
+    return view(spec.pooled.prior.family)
+
+
+def groups_of(spec: RestartSpec, points: Float[Array, "n p"]) -> Int[Array, " n"]:
+    """Return the groups of similar tasks from which a restart begins, numbered by first tasks.
+
+    The first two starts link tasks by Ward's method, which finds many small groups best; later ones
+    are k-means from random tasks.
+    """
     rng = _random.stream(spec.seed, "learn", spec.part, spec.n_components, spec.number)
-    return groups_of_tasks(spec.model, spec.pooled.prior, spec.n_components, spec.number, rng)
+    groups = _groups(points, spec.n_components, rng, linked=spec.number < 2)
+    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[group])
 
 
 def run(spec: RestartSpec, groups: Int[Array, " n"]) -> Restart:
@@ -347,8 +347,12 @@ def run_all(specs: Sequence[RestartSpec], where: Engine, label: str) -> list[Res
     """
     kinds = []
     distinct: dict[tuple[str, int, bytes], tuple[RestartSpec, Array]] = {}
+    views: dict[tuple[str, int], Array] = {}
     for spec in specs:
-        groups = groups_of(spec)
+        view = spec.part, spec.number % 2
+        if view not in views:
+            views[view] = points_of(spec)
+        groups = groups_of(spec, views[view])
         kinds.append((spec.part, spec.n_components, groups.tobytes()))
         distinct.setdefault(kinds[-1], (spec, groups))
     refines = [(spec.part, spec.n_components) for spec in specs if spec.model.quick() is not None]

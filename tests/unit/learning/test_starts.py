@@ -9,7 +9,15 @@ import numpy as np
 
 from mixts.engines.local import InlineEngine
 from mixts.families import BernoulliStatistics
-from mixts.learning.em import Patience, RestartSpec, groups_of, pooled_restart, run, run_all
+from mixts.learning.em import (
+    Patience,
+    RestartSpec,
+    groups_of,
+    points_of,
+    pooled_restart,
+    run,
+    run_all,
+)
 from mixts.learning.models import model_of
 
 N_TASKS, N_TRIES = 30, 100
@@ -41,7 +49,7 @@ def jobs_of(rates: tuple[float, ...], n_components: int) -> list[RestartSpec]:
 def test_groups_have_the_numbers_of_their_first_tasks() -> None:
     for n_components in (2, 4):
         for job in jobs_of((0.1, 0.9), n_components):
-            groups = groups_of(job)
+            groups = groups_of(job, points_of(job))
             _, first = np.unique(groups, return_index=True)
             assert (np.diff(first) > 0).all()
             assert groups.max() < n_components
@@ -52,13 +60,13 @@ def test_restarts_from_the_same_groups_are_computed_once() -> None:
     found = run_all(jobs, engine, "learning")
     assert engine.n_jobs == 1
     assert all(restart is found[0] for restart in found)
-    np.testing.assert_array_equal(groups_of(jobs[3]), np.arange(N_TASKS) % 2)
+    np.testing.assert_array_equal(groups_of(jobs[3], points_of(jobs[3])), np.arange(N_TASKS) % 2)
 
 
 def test_every_restart_has_the_result_of_its_own_groups() -> None:
     jobs, engine = jobs_of((0.3, 0.4, 0.5, 0.6), 4), Counting()
     found = run_all(jobs, engine, "learning")
-    starts = [groups_of(job) for job in jobs]
+    starts = [groups_of(job, points_of(job)) for job in jobs]
     assert engine.n_jobs == len({groups.tobytes() for groups in starts}) > 1
     for job, groups, restart in zip(jobs, starts, found, strict=True):
         np.testing.assert_array_equal(restart.history.objective, run(job, groups).history.objective)
