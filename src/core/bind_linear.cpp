@@ -20,7 +20,7 @@ bool is_learnable(const double *a, Index d, double y) {
     return size <= LARGEST;
 }
 
-// A count beyond this is refused: 64-bit integers must not overflow.
+// Larger counts are refused: 64-bit integers must not overflow.
 constexpr Index LARGEST_TOTAL = Index{1} << 62;
 
 // Rotate checked observations into the triangles of their tasks, one after the other.
@@ -103,7 +103,7 @@ class LinearCore {
           theta_(static_cast<std::size_t>(d_)), weights_(static_cast<std::size_t>(n_components_)),
           ndarray_(nb::module_::import_("numpy").attr("ndarray")) {}
 
-    // Work on these arrays of the tasks from now on. Statistics that nobody may change are only read.
+    // Work on these arrays of the tasks from now on. Read-only statistics can be read, not updated.
     void bind(nb::object given_counts, nb::object given_factor, Array<double, 2> evidence, Array<double, 2> misfit) {
         Array<const Index, 1> counts;
         Array<const double, 3> factor;
@@ -171,7 +171,7 @@ class LinearCore {
         return -1;
     }
 
-    // Recompute tasks whose statistics were changed by a long history.
+    // Recompute tasks whose statistics the caller has changed.
     void recompute(Array<const Index, 1> tasks) {
         const auto index = view(tasks);
         check_tasks(index);
@@ -243,7 +243,7 @@ class LinearCore {
         bitgen_t *bits = generator(rng);
         const std::lock_guard guard(mutex_);
         posterior_.evaluate();
-        // Draws come in the order of the decisions, whatever slots do.
+        // In the order of the decisions, not of in_order: the draws must not depend on the slots.
         Index ties = 0;
         for (Index i = 0; i < index.n; ++i) {
             states[i] = draw_parameters(bits, index[i]);
@@ -297,12 +297,13 @@ class LinearCore {
         const auto actions = view(sets);
         const auto centers = view(mean), spreads = view(variance);
         check_sets(actions, {}, index.n);
-        for (const auto &found : {centers, spreads}) {
-            if (found.data == spreads.data && spreads.n == 0) continue;
+        const auto check_moments = [&](const Cube<double> &found) {
             check_size("moments", found.n, index.n);
             check_size("a matrix of moments", found.m, n_components_);
             check_size("a row of moments", found.k, actions.m);
-        }
+        };
+        check_moments(centers);
+        if (spreads.n != 0) check_moments(spreads);
         check_tasks(index);
         LinearActions compared(posterior_, actions.m);
         const nb::gil_scoped_release release;
@@ -385,7 +386,7 @@ class LinearCore {
         check_size("a row of the mask", mask.m, sets.m);
     }
 
-    // Positions of tasks, those of one task together if not all tasks fit into memory.
+    // Positions of tasks; if the slots do not suffice for all tasks, positions of one task come together.
     std::vector<Index> in_order(const Vector<const Index> &tasks) const {
         std::vector<Index> order(static_cast<std::size_t>(tasks.n));
         std::iota(order.begin(), order.end(), 0);

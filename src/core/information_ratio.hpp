@@ -20,7 +20,7 @@ struct Terms {
     Vector<const bool> mask;
 };
 
-// Write the corners of the frontier to `corner`, (K,), and return their number.
+// Write the corners of the frontier to `corner`, (K,), and return their number; `order`, (K,), is scratch.
 //
 // A distribution over actions is a point (regret, information) of the convex hull of the actions. Less
 // regret and more information are better, so that only the upper left side of the hull matters: there,
@@ -75,7 +75,7 @@ inline void least_ratio(const Matrix<const double> &regrets, const Matrix<const 
             const Index i = corner[c - 1], j = corner[c];
             const double regret = terms.regret[i], information = terms.information[i];
             const double d = terms.regret[j] - regret, g = terms.information[j] - information;
-            // The ratio's slope along the edge is zero here.
+            // The ratio's slope along the edge is zero at this share of its end.
             const double q = std::clamp(regret / d - 2.0 * information / g, 0.0, 1.0);
             const double found = ratio_of(regret + q * d, information + q * g);
             if (found < least) {

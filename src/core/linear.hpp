@@ -142,7 +142,7 @@ class Linear {
         attend(t, slot);
     }
 
-    // Recompute a task whose statistics have changed by a long history.
+    // Recompute a task whose statistics the caller has changed.
     void recompute(Index t) {
         LinearTask &own = task(t);
         own.highest = -INF;

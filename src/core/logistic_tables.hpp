@@ -1,5 +1,5 @@
 // Tables of distinct feature rows with counts. The rows of a task lie one after the other in arrays that
-// all tasks share, sorted by their numbers, the first number first.
+// all tasks share, in lexicographic order.
 #pragma once
 #include <algorithm>
 
@@ -22,14 +22,14 @@ struct Observed {
     Vector<const Index> trials, successes;
 };
 
-// Count rows from `first` on; return how many are counted when a table has no room left.
+// Count rows from `first` on; return the first row whose table has no room for it, or m.
 inline Index count_rows(Index first, const Observed &observed, const Tables &t) {
     const Index d = observed.features.m;
     for (Index i = first; i < observed.tasks.n; ++i) {
         const Index task = observed.tasks[i], start = t.start[task], size = t.size[task];
         const double *row = observed.features.data + i * d;
         Index low = start, high = start + size;
-        while (low < high) {  // the first row that is not before this one
+        while (low < high) {  // find the first row that is not before this one
             const Index middle = low + (high - low) / 2;
             const double *other = t.rows.data + middle * d;
             if (std::lexicographical_compare(other, other + d, row, row + d))

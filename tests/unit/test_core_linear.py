@@ -248,6 +248,7 @@ def zeros(*shape: int, dtype: Any = float) -> Any:
 
 
 one, sets, mask = np.zeros(1, np.int64), np.zeros((1, 4, D)), np.ones((1, 4), bool)
+short = zeros(1, L, 3)
 rng = np.random.default_rng(0)
 
 BAD_CALLS: dict[str, Callable[[Any], Any]] = {
@@ -285,6 +286,7 @@ BAD_CALLS: dict[str, Callable[[Any], Any]] = {
     ),
     "moments, task": lambda c: c.action_moments(one + N, sets, zeros(1, L, 4), zeros(1, L, 4)),
     "moments, out": lambda c: c.action_moments(one, sets, zeros(1, L, 3), zeros(1, L, 4)),
+    "moments, mean alone": lambda c: c.action_moments(one, sets, short, short[:0]),
     "moments, variance": lambda c: c.action_moments(one, sets, zeros(1, L, 4), zeros(1, L, 3)),
     "votes, mask": lambda c: c.best_in_draws(
         rng, one, zeros(1, L), zeros(1, L, dtype=np.int64), sets, ~mask, zeros(3, 1, 4)

@@ -76,8 +76,8 @@ def draw_log_gamma(rng: np.random.Generator, shape: Array) -> Array:
 # -- unknown noise --------------------------------------------------------------------------------
 #
 # The noise variance of a task is inverse gamma: degrees / 2 is its shape and unit / 2 its scale,
-# unit = degrees * noise_std^2. After n rewards with the squared misfit S (in units of the task's
-# own variance, were it one) it is inverse gamma with degrees + n and unit + S.
+# unit = degrees * noise_std^2. After n rewards, whose squared misfit is S if the noise is 1, it is
+# inverse gamma with degrees + n and unit + S.
 
 
 def predictive(freedom: Any, unit: Any, alpha: Any, square: Any) -> Array:
