@@ -85,7 +85,7 @@ def noise_moments(freedom: Array, unit: Array) -> tuple[Array, Array]:
     mean = np.sqrt(unit / 2) / scipy.special.poch((freedom - 1) / 2, 0.5)
     square = unit / (freedom - 2)
     # With many degrees both terms are nearly the same: the series keeps the digits of the rest.
-    near = unit / freedom * (1 / (2 * freedom) + 11 / (8 * freedom**2))
+    near = unit / freedom * (1 / (2 * freedom) + 15 / (8 * freedom**2))
     return mean, np.where(freedom > 1e5, near, np.maximum(square - mean**2, 0.0))
 
 
