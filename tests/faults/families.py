@@ -158,7 +158,7 @@ fault(
 
 def variance_as_deviation(_: Any) -> Any:
     def wrong(self: Any, rng: Any) -> Any:
-        return self.location + self.spread * rng.standard_normal(self.location.shape)
+        return self.location + self.variances * rng.standard_normal(self.location.shape)
 
     return wrong
 

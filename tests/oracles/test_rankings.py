@@ -11,8 +11,8 @@ from scipy import integrate, stats
 
 from mixts.families.bernoulli import BetaMarginal
 from mixts.families.choice import Draws, Strata
+from mixts.families.marginals import Marginal, Money, NormalMarginal
 from mixts.families.poisson import GammaMarginal
-from mixts.families.quadrature import Marginal, Money, NormalMarginal
 from mixts.families.rewards import IndependentRewards
 from tests.statistical.standard_errors import assert_within, of_mean, quotient
 

@@ -15,8 +15,8 @@ from scipy import integrate, optimize, stats
 import mixts
 from mixts.families.base import Waiting
 from mixts.families.bernoulli import BetaMarginal
+from mixts.families.marginals import Marginal, NormalMarginal
 from mixts.families.poisson import GammaMarginal
-from mixts.families.quadrature import Marginal, NormalMarginal
 from mixts.families.rewards import IndependentRewards
 
 pytestmark = pytest.mark.usefixtures("program")

@@ -14,7 +14,7 @@ from scipy import special, stats
 
 import mixts
 from mixts import _program, errors
-from mixts.families.quadrature import LOG_GAMMA, LOGIT_BETA
+from mixts.families.marginals import LOG_GAMMA, LOGIT_BETA
 from tests.programs import CORE
 
 needs_core = pytest.mark.skipif(CORE is None, reason="the compiled core is not installed")

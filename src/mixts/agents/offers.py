@@ -13,7 +13,7 @@ from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, MaskError, ParameterError
 from mixts.families.base import Waiting
 from mixts.families.choice import draw_rows
-from mixts.families.quadrature import Money
+from mixts.families.marginals import Money
 from mixts.prior import MixturePrior
 
 Rankings = tuple[Array, Array, Array]

@@ -15,7 +15,7 @@ from mixts._progress import progress_bars
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents import Agent, BeliefAgent, Choice, Offer
 from mixts.families import ArmFamily, ArmPosterior, ArmStatistics, Family, Posterior, Statistics
-from mixts.families.quadrature import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL, Marginal
+from mixts.families.marginals import LOG_GAMMA, LOGIT_BETA, MINUS_LOG_GAMMA, NORMAL, Marginal
 from mixts.families.rewards import RewardBelief
 from mixts.families.special import log_rising
 

@@ -21,7 +21,7 @@ from mixts.agents import Agent, BeliefAgent, Offer
 from mixts.belief import Belief
 from mixts.errors import FeedbackError, MixtsError, ObservationError, StatisticsError, TaskError
 from mixts.families import ArmFamily, Statistics, Trajectory
-from mixts.families.quadrature import Marginal
+from mixts.families.marginals import Marginal
 from mixts.planning import MDP
 from mixts.prior import MixturePrior
 

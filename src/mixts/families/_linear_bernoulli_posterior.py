@@ -33,7 +33,7 @@ from mixts.families._logistic import (
 from mixts.families.base import Posterior, Waiting
 from mixts.families.bernoulli import BetaMarginal
 from mixts.families.linear_bernoulli_statistics import LinearBernoulliStatistics
-from mixts.families.quadrature import NormalMarginal
+from mixts.families.marginals import NormalMarginal
 from mixts.families.rewards import AverageRewards, reweighed
 
 if TYPE_CHECKING:

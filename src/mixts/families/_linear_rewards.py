@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mixts._typing import Array, Bool, Float, Int
-from mixts.families.quadrature import NormalMarginal
+from mixts.families.marginals import NormalMarginal
 from mixts.families.rewards import AverageRewards, OnceRewards, RewardBelief
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, OutcomeError, ParameterError, StatisticsError
 from mixts.families.base import Family, Posterior, Waiting
 from mixts.families.choice import best_rows
-from mixts.families.quadrature import MeanDistribution
+from mixts.families.marginals import MeanDistribution
 from mixts.families.rewards import IndependentRewards, RewardBelief
 from mixts.families.statistics import Statistics, turns
 

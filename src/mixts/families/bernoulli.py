@@ -12,7 +12,7 @@ from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ParameterError
 from mixts.families.arms import ArmFamily, ArmStatistics
-from mixts.families.quadrature import LOGIT_BETA, Marginal, parameter
+from mixts.families.marginals import LOGIT_BETA, Marginal, parameter
 from mixts.families.special import beta_evidence, draw_log_gamma
 from mixts.families.statistics import stored
 

@@ -11,7 +11,7 @@ from mixts._numbers import LARGEST
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.families.arms import ArmFamily, ArmStatistics, count_moments, merge_moments
 from mixts.families.linear import LinearGaussian
-from mixts.families.quadrature import NormalMarginal
+from mixts.families.marginals import NormalMarginal
 from mixts.families.statistics import Statistics, stored
 
 

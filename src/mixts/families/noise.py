@@ -17,7 +17,7 @@ from mixts import _checks
 from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ParameterError
-from mixts.families.quadrature import LOG_2PI_E, MeanDistribution, NormalMarginal, parameter
+from mixts.families.marginals import LOG_2PI_E, MeanDistribution, NormalMarginal, parameter
 from mixts.families.rewards import ArmRewards, IndependentRewards, RewardBelief
 
 LEAST_DEGREES, MOST_DEGREES = 2.1, 1e4

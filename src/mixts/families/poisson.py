@@ -12,7 +12,7 @@ from mixts import _checks
 from mixts._numbers import LARGEST_COUNT, LARGEST_TOTAL
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.families.arms import ArmFamily, ArmStatistics
-from mixts.families.quadrature import LOG_2PI_E, LOG_GAMMA, Marginal, parameter
+from mixts.families.marginals import LOG_2PI_E, LOG_GAMMA, Marginal, parameter
 from mixts.families.special import draw_log_gamma, log_rising, stirling_rest
 from mixts.families.statistics import Statistics, stored
 

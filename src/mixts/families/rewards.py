@@ -12,7 +12,7 @@ from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
 from mixts.families.best_arms import best_arms
 from mixts.families.choice import Draws, Strata
-from mixts.families.quadrature import (
+from mixts.families.marginals import (
     NEGLIGIBLE,
     Marginal,
     MeanDistribution,

@@ -19,7 +19,7 @@ import scipy  # loads a submodule when it is first used
 
 from mixts._numbers import softmax
 from mixts._typing import Array, Float, Int
-from mixts.families.quadrature import LOG_2PI_E, NEGLIGIBLE, MeanDistribution, find_root, parameter
+from mixts.families.marginals import LOG_2PI_E, NEGLIGIBLE, MeanDistribution, find_root, parameter
 
 LEAST_STD, MOST_STD = 0.1, 2.0
 """Limits of sigma. With sigma = 2 the mean spend is seven times the median."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mixts.families.quadrature import Marginal, NormalMarginal
+from mixts.families.marginals import Marginal, NormalMarginal
 
 pytestmark = pytest.mark.usefixtures("program")
 
@@ -34,7 +34,7 @@ def test_quantiles(shape: tuple[int, int, int], spread: float, level: float) -> 
     np.testing.assert_allclose(
         found, Marginal.mixture_quantiles(marginal, weights, probability), rtol=1e-9, atol=1e-12
     )
-    standard = (found[:, None] - marginal.location) / np.sqrt(marginal.spread)
+    standard = (found[:, None] - marginal.location) / np.sqrt(marginal.variances)
     below = np.einsum("ml,mlk->mk", weights, stats.norm.cdf(standard))
     np.testing.assert_allclose(below, level, rtol=1e-12)
 

@@ -176,26 +176,26 @@ class NormalMarginal(Marginal):
     """Variance of a reward around its arm's mean."""
 
     location = parameter(0)
-    spread = parameter(1)
+    variances = parameter(1)
 
     def sample(self, rng: np.random.Generator) -> Array:
-        return self.location + np.sqrt(self.spread) * rng.standard_normal(self.location.shape)
+        return self.location + np.sqrt(self.variances) * rng.standard_normal(self.location.shape)
 
     def mean(self) -> Array:
         return self.location
 
     def variance(self) -> Array:
-        return self.spread
+        return self.variances
 
     def quantile(self, probability: float | Array) -> Array:
-        return self.location + scipy.special.ndtri(probability) * np.sqrt(self.spread)
+        return self.location + scipy.special.ndtri(probability) * np.sqrt(self.variances)
 
     def cdf(self, value: Array) -> Array:
         gap = value - self.location
         # A certain mean has no spread: its distribution function is a step.
         with np.errstate(divide="ignore", invalid="ignore"):
-            scaled = np.where(gap == 0, 0.0, gap / np.sqrt(self.spread))
-        return np.where((self.spread == 0) & (gap == 0), 1.0, scipy.special.ndtr(scaled))
+            scaled = np.where(gap == 0, 0.0, gap / np.sqrt(self.variances))
+        return np.where((self.variances == 0) & (gap == 0), 1.0, scipy.special.ndtr(scaled))
 
     def mixture_quantiles(
         self, weights: Float[Array, "m L"], probability: Float[Array, " m"]
@@ -223,11 +223,11 @@ class NormalMarginal(Marginal):
         return found
 
     def observe(self, average: Array, n: Array) -> tuple[Self, Array]:
-        gap, total = average - self.location, self.noise + n * self.spread
-        location = self.location + n * self.spread * gap / total
-        spread = self.spread * self.noise / total
+        gap, total = average - self.location, self.noise + n * self.variances
+        location = self.location + n * self.variances * gap / total
+        variances = self.variances * self.noise / total
         log_evidence = -0.5 * (np.log(total / self.noise) + n * gap * gap / total)
-        after = np.stack(np.broadcast_arrays(location, spread))
+        after = np.stack(np.broadcast_arrays(location, variances))
         return replace(self, parameters=after), log_evidence
 
     def draw_averages(self, rng: np.random.Generator, means: Array, n: Array) -> Array:
