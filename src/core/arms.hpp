@@ -239,6 +239,7 @@ struct Student {
         return real(total);
     }
 
+    // A reward is Student, with the squared scale alpha = 1 + r / (1 + n r) in units of the noise variance.
     void predict(Index t, Index k, double y, Sums sums) const {
         const double n = real(seen.counts(t, k)), old = seen.averages(t, k), total = observations(t);
         for (Index s = 0; s < mean.by_arm.m; ++s) {
@@ -250,6 +251,7 @@ struct Student {
         }
     }
 
+    // whole_evidence(nu, u, n, S) - sum_k ln(1 + n_k r_k) / 2, S = sum_k M_k + n_k (y_k - m_k)^2 / (1 + n_k r_k).
     void evidence(Index t, Sums sums) const {
         const Index n_components = mean.by_arm.m;
         for (Index s = 0; s < n_components; ++s) sums.evidence[s] = sums.misfit[s] = 0.0;

@@ -388,7 +388,9 @@ class Linear {
         }
     }
 
-    // Take one observation of the run's action into the active groups.
+    // Take one observation of the run's action, of which there were m, into the active groups:
+    // share = noise / (noise + m spread), alpha = share spread + noise, e = y - level;
+    // evidence -= (ln(2 pi alpha) + e^2 / alpha) / 2, shift += share e / alpha.
     void observe_run(Index t, Slot &slot, double y) {
         const double noise = prior.noise, waiting = static_cast<double>(slot.waiting);
         for (Index lane = 0; lane < slot.n_active; ++lane) {

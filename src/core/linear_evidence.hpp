@@ -63,7 +63,8 @@ class LinearEvidence {
         sums_.resize(static_cast<std::size_t>(width_));
     }
 
-    // Set the log evidence (L,) of a group's members and, if the noise is unknown, their misfit (L,).
+    // Set the log evidence (L,) of a group's members: -n/2 ln(2 pi sigma^2) - ln det M / 2 - (rss / sigma^2 + q) / 2;
+    // if the noise is unknown, whole_evidence(nu, u, n, S) - ln det M / 2 and the misfit S = rss + q (L,).
     void evaluate(Index g, Index count, const Matrix<double> &factor, double *evidence, double *misfit) {
         factorise(g, factor);
         const double n = static_cast<double>(count), rest = factor(d_, d_) / prior_.noise_std;
@@ -74,9 +75,9 @@ class LinearEvidence {
             for (Index i = 0; i < d_; ++i) q += below(i)[place] * below(i)[place];
             if (prior_.noise_is_unknown()) {
                 misfit[s] = factor(d_, d_) * factor(d_, d_) + q;
-                evidence[s] = whole_evidence(prior_.degrees[s], prior_.unit[s], count, misfit[s]) - log_det_;
+                evidence[s] = whole_evidence(prior_.degrees[s], prior_.unit[s], count, misfit[s]) - half_log_det_;
             } else {
-                evidence[s] = shared - log_det_ - 0.5 * q;
+                evidence[s] = shared - half_log_det_ - 0.5 * q;
             }
         }
     }
@@ -133,13 +134,13 @@ class LinearEvidence {
 
     // Reflect [[I, 0], [below]] to a lower triangle, top; columns from d on are right-hand sides.
     void eliminate(Index width) {
-        log_det_ = 0.0;
+        half_log_det_ = 0.0;
         double *__restrict sums = sums_.data();
         for (Index k = d_ - 1; k >= 0; --k) {
             double square = 0.0;
             for (Index i = 0; i < d_; ++i) square += below(i)[k] * below(i)[k];
             const double norm = std::sqrt(1.0 + square);
-            log_det_ += std::log(norm);
+            half_log_det_ += std::log(norm);
             // The reflection maps (1, b) to (-norm, 0); its vector is (1 + norm, b).
             const double head = 1.0 + norm, scale = 1.0 / (norm * head);
             std::fill_n(sums, width, 0.0);
@@ -163,7 +164,7 @@ class LinearEvidence {
 
     const LinearPrior &prior_;
     Index d_, width_;
-    double log_det_ = 0.0;
+    double half_log_det_ = 0.0;
     std::vector<double> below_, top_, sums_;
 };
 

@@ -210,10 +210,22 @@ struct Posterior {
 // Vectors that grow and never shrink: no allocation once the largest table was seen.
 struct Work {
     Index n_rows = 0, d = 0, r = 0, group = -1;
-    std::vector<Index> order;
-    std::vector<char> unsure;
-    std::vector<double> rows_, columns_, trials_, successes_, eta_, slope_, curvature_, level_, start_, term_, turned_, line_,
-        block_, factor_, v_, slack_, step_, old_, coefficient_, y_, weights_, row_, moments_, x_, spare_;
+    std::vector<Index> order;   // (R,): where the table has each row
+    std::vector<char> unsure;   // (L,): components whose evidence needs more points
+    // The table: rows (R, d), the same transposed (d, R), trials and successes (R,).
+    std::vector<double> rows_, columns_, trials_, successes_;
+    // The rows at the present point, (R,): eta, n p, n p (1 - p) and n softplus(eta).
+    std::vector<double> eta_, slope_, curvature_, level_;
+    std::vector<double> start_;           // (R,): eta at v = 0; later temporary
+    std::vector<double> turned_, line_;   // (d, d): C Q; (R, d): X C Q
+    std::vector<double> block_, factor_;  // (r, R): F', the first r columns of X C Q; (r, r): T'
+    // (d,), of which r are used: the point v, T^-1 gradient, Newton's step, and the point before it.
+    std::vector<double> v_, slack_, step_, old_;
+    std::vector<double> coefficient_;     // (r, R): A', A = F T^-T
+    std::vector<double> y_, weights_;     // (r, CHUNK): points; (N,): weights of points over the largest
+    // (3, d): first-order moves, third and fourth derivatives of coordinates; in draws z, its proposal and y.
+    std::vector<double> moments_;
+    std::vector<double> term_, x_, spare_, row_;  // temporary: (R,), (R,), (2, R), (d,)
 
     // Copy a table, its rows in the order of their trials: rows of equal trials share logarithms. Fewer
     // rows than features stay in their order, on which the rotation of the coordinates depends.

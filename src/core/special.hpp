@@ -68,7 +68,7 @@ inline double predictive(double freedom, double unit, double alpha, double squar
 }
 
 // The log density of n rewards with this misfit, without their determinant:
-// ln Gamma((v + n) / 2) - ln Gamma(v / 2) - n/2 ln(pi u) - (v + n) / 2 ln(1 + S / u).
+// ln Gamma((nu + n) / 2) - ln Gamma(nu / 2) - n/2 ln(pi u) - (nu + n) / 2 ln(1 + S / u).
 inline double whole_evidence(double degrees, double unit, Index n, double misfit) {
     double total = log_rising(0.5 * degrees, static_cast<double>(n / 2));
     if (n % 2 == 1) {

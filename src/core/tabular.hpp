@@ -68,7 +68,7 @@ inline void add(Index &count, Index n) {
 }
 
 // ln of the probability of a sequence with these counts (k,), under Dirichlet prior counts (k,):
-// sum_y ln [a_y (a_y + 1) ... (a_y + n_y - 1)] - ln [A (A + 1) ... (A + n - 1)], A and n the sums.
+// sum_y ln [a_y (a_y + 1) ... (a_y + n_y - 1)] - ln [a (a + 1) ... (a + n - 1)], a and n the sums.
 inline double row_evidence(const double *prior, const Index *counts, Index k) {
     double n = 0.0, sum = 0.0, total = 0.0;
     for (Index y = 0; y < k; ++y) {
@@ -169,7 +169,7 @@ struct TabularState {
     }
 
     // Multiply the evidence by each step's predictive probability, and count the step:
-    // p(reward) = (a_k + n_k) / (a_0 + n_0 + a_1 + n_1), p(next) = (a_y + n_y) / (A + n).
+    // p(reward) = (a_k + n_k) / (a_0 + n_0 + a_1 + n_1), p(next) = (a_y + n_y) / (a + n).
     void learn(Index task, const Episodes &episodes, Index i) {
         const Index n_states = prior.shape.n_states, n_pairs = prior.shape.n_pairs();
         Step step;

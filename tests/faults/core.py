@@ -56,7 +56,9 @@ fault(
 fault(
     "the evidence lacks a part of the log determinant (core, linear)",
     f"{LINEAR}::test_both_programs_have_the_same_evidence",
-    CoreEdit("linear_evidence.hpp", "log_det_ += std::log(norm);", "log_det_ = std::log(norm);"),
+    CoreEdit(
+        "linear_evidence.hpp", "half_log_det_ += std::log(norm);", "half_log_det_ = std::log(norm);"
+    ),
 )
 fault(
     "components of one covariance get the mean of the first (core, tied)",
