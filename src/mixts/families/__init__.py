@@ -1,4 +1,4 @@
-"""The conjugate families, their statistics and their compiled loops."""
+"""The families and their statistics."""
 
 from mixts.families.arms import ArmFamily, ArmPosterior, ArmStatistics
 from mixts.families.base import FAMILIES, Family, Posterior

@@ -413,7 +413,7 @@ class ClickRates(RowRewards, AverageRewards):
     def placed(
         self, rng: np.random.Generator, x: Array, left: Array, rows: Array, latent: Array
     ) -> Float[Array, "n K"]:
-        """Return click rates: of normal z, E[logistic(z)] is logistic(E[z] / sqrt(1 + pi v/8))."""
+        """Return click rates: E logistic(z) is about logistic(E z / sqrt(1 + pi v/8)), z normal."""
         noise = self._noise[rows, latent]
         known = self._moments[2][rows, latent] + noise * x
         return logistic(known / np.sqrt(1 + np.pi / 8 * noise**2 * left))

@@ -15,8 +15,9 @@ The evidence is an integral by importance sampling at fixed points. Its proposal
 3. *Shape.* Coordinate by coordinate, ``y = centre + spread z + bend sqrt(1 + z^2)`` with z standard
    normal. The slopes at the far ends, spread - bend and spread + bend, differ where the posterior
    is skewed: a history without clicks has a long lower tail and a short upper tail. If a
-   coordinate's third and fourth derivatives g and h are small, mean and skewness are those of the
-   expansion around the mode: mean -g / 2, bend -g / 3. Otherwise each slope is the largest at
+   coordinate's third and fourth derivatives g and h of minus the log posterior are small, the mean
+   is that of the expansion around the mode, -g / 2, and the bend is -g / 3, which makes 0.57 of
+   the expansion's skewness -g. Otherwise each slope is the largest at
    which the log posterior drops, at some distance, as that of a normal density (Geweke 1989), and
    the highest density is at the mode. The other coordinates move the mean further, in first order
    by ``-1/2 sum_i g_i a_ij (|a_i|^2 - a_ij^2)`` with the rows' third derivatives and the rows a of
@@ -429,9 +430,9 @@ class PointPosterior:
         self.rank = 0
         """min(R, d)."""
         self.laplace = np.zeros(n)
-        """Laplace's approximation of the log evidence."""
+        """Laplace's log evidence: the log posterior at the mode, not normalised, minus ln det T."""
         self.log_evidence = np.zeros(n)
-        """log p(history | s): Laplace's, until points are integrated."""
+        """log p(history | s): Laplace's, plus the log mean weight once points are integrated."""
         self.error = np.zeros(n)
         """Standard error of the log evidence."""
         self.n_points = np.zeros(n, np.int64)
@@ -510,7 +511,8 @@ class PointPosterior:
     ) -> None:  # fmt: skip
         """Set the log evidence of wanted components with its error, after ``find_modes``.
 
-        Points are doubled until the error is below the tolerance, or until there are ``most``.
+        It is Laplace's value plus the log mean weight. Points are doubled until the error is below
+        the tolerance, or until there are ``most``.
         """
         for s in np.flatnonzero(wanted):
             n = CHUNK

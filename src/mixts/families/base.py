@@ -4,7 +4,7 @@ A family in one file consists of three classes:
 
 - a :class:`Family`, the prior parameters of L components stacked on the first axis;
 - a :class:`Statistics`, the summary of a task's history, which does not depend on the prior;
-- a :class:`Posterior`, computed from the two, with a fast incremental update.
+- a :class:`Posterior`, computed from the two.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Family(ABC):
             FAMILIES[cls.kind] = cls
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make unpickled parameters read-only again: loops are compiled for such arrays."""
+        """Make unpickled parameters read-only again."""
         self.__dict__.update(state)
         for array in self.arrays().values():
             array.flags.writeable = False
