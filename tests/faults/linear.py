@@ -15,7 +15,7 @@ CORE = "mixts.families._core_linear:CoreLinearPosterior"
 fault(
     "the evidence lacks the log determinant (linear)",
     ORACLE,
-    edit(f"{PLAIN}._evaluate", "density - found.log_det", "density"),
+    edit(f"{PLAIN}._evaluate", "density - found.half_log_det", "density"),
 )
 fault(
     "the evidence of a task that has learned is not computed again (linear)",

@@ -169,6 +169,7 @@ class CoreLinearPosterior(LinearPosterior):
         return means
 
     def component_roots(self, tasks: Int[Array, " m"]) -> Float[Array, "m L d d"]:
+        """Return C_t'; zeros for dormant components."""
         d, packed = self.prior.n_features, self.prior.roots.packed
         found = np.zeros((len(tasks), *packed.shape))
         self._core.roots(tasks, found)
@@ -177,6 +178,7 @@ class CoreLinearPosterior(LinearPosterior):
         return roots[:, self.prior.roots.group_of]
 
     def action_moments(self, tasks: Int[Array, " m"], actions: Array) -> Float[Array, "2 m L K"]:
+        """Return mean and variance of a'theta; zeros for dormant components."""
         moments = np.zeros((2, len(tasks), self.prior.n_components, actions.shape[-2]))
         sets = actions[None] if actions.ndim == 2 else actions
         self._core.action_moments(tasks, sets, moments[0], moments[1])

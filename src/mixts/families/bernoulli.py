@@ -98,7 +98,7 @@ class BernoulliArms(ArmFamily):
     """Family of K arms with rewards 0 or 1 and Beta priors on their means, for L components.
 
     The log evidence of an arm's ordered history with w ones and l zeros is
-    ``ln B(alpha + w, beta + l) - ln B(alpha, beta)``  [paper: Sec. 3].
+    ``ln B(alpha + w, beta + l) - ln B(alpha, beta)``. The posterior is Beta(alpha + w, beta + l).
 
     Parameters
     ----------
@@ -148,6 +148,7 @@ class BernoulliArms(ArmFamily):
         return cls(np.ones((1, n_arms)), np.ones((1, n_arms)))
 
     def relative_evidence(self, statistics: BernoulliStatistics) -> Float[Array, "n L"]:
+        """Return the sum of the arms' log evidence  [paper: Sec. 3]."""
         won, lost = (counts[:, None] for counts in statistics.stored)
         each = beta_evidence(self.alpha, self.beta, won, lost)
         return np.asarray(each.sum(axis=2))

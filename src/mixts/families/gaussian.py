@@ -43,7 +43,8 @@ class GaussianArms(ArmFamily):
     A reward is N(mean of the arm, noise_std^2). With n rewards of average y and squared deviations
     M2 an arm's log evidence is
     ``-n/2 ln(2 pi sigma^2) - (ln(1 + n v / sigma^2) + M2 / sigma^2 + n (y - m)^2 / (sigma^2 + n
-    v)) / 2`` [paper: Sec. 3].
+    v)) / 2``. The posterior is normal with mean ``m + n v (y - m) / (sigma^2 + n v)`` and variance
+    ``v sigma^2 / (sigma^2 + n v)``.
 
     Parameters
     ----------
@@ -86,6 +87,7 @@ class GaussianArms(ArmFamily):
         return (self.mean, self.variance), (self.noise_std**2,)
 
     def relative_evidence(self, statistics: GaussianStatistics) -> Float[Array, "n L"]:
+        """Return the log evidence without the terms of n and M2 alone  [paper: Sec. 3]."""
         n, average = (statistics.array(name)[:, None] for name in ("count", "average"))
         noise, v = self.noise_std**2, self.variance
         each = np.log1p(n * v / noise) + n * (average - self.mean) ** 2 / (noise + n * v)
@@ -94,7 +96,7 @@ class GaussianArms(ArmFamily):
     def posterior_parameters(
         self, statistics: GaussianStatistics, tasks: Int[Array, "..."], latent: Int[Array, "..."]
     ) -> Float[Array, "2 ... K"]:
-        """Return each arm's mean, m + n v (y - m) / (sigma^2 + n v), and variance."""
+        """Return each arm's posterior mean and variance."""
         count, average, _ = statistics.stored
         m, v, noise = self.mean[latent], self.variance[latent], self.noise_std**2
         weight = count[tasks] * v

@@ -33,11 +33,10 @@ class Solution(NamedTuple):
 
     mean: Float[Array, "m d"]
     root: Float[Array, "m d d"]
-    log_det: Float[Array, " m"]
+    half_log_det: Float[Array, " m"]
     """ln det M / 2, M = I + C'VC / sigma^2."""
     misfit: Float[Array, " m"]
-    """(y - A theta_0)' (sigma^2 I + A Sigma_0 A')^-1 (y - A theta_0), with the residuals of the
-    history."""
+    """rss / sigma^2 + q = (y - A theta_0)' (sigma^2 I + A Sigma_0 A')^-1 (y - A theta_0)."""
 
 
 def solve(
@@ -82,8 +81,8 @@ def solve(
     t, g, q = both[:, :d, :d], both[:, :d, d:], both[:, d, d] ** 2
     # C T^-1 is the transpose of the solution of T'X = C'.
     after = np.swapaxes(np.linalg.solve(np.swapaxes(t, 1, 2), np.swapaxes(root, 1, 2)), 1, 2)
-    log_det = np.log(np.abs(np.diagonal(t, axis1=1, axis2=2))).sum(axis=1)
-    return Solution(theta_0 + (after @ g)[..., 0], after, log_det, rest**2 + q)
+    half_log_det = np.log(np.abs(np.diagonal(t, axis1=1, axis2=2))).sum(axis=1)
+    return Solution(theta_0 + (after @ g)[..., 0], after, half_log_det, rest**2 + q)
 
 
 _NUMBERS_AT_ONCE = 1 << 22
@@ -134,17 +133,26 @@ class LinearPosterior(Posterior):
             self._misfit[own] = found.misfit
             count = self.statistics.array("count")[tasks[part]]
             density = self.prior.log_density(latent[part], count, found.misfit)
-            self._evidence[own] = density - found.log_det
+            self._evidence[own] = density - found.half_log_det
 
     @property
     def relative_evidence(self) -> Float[Array, "n L"]:  # type: ignore[override]
-        """log p(history | s)."""
+        """log p(history | s).
+
+        With known noise: ``-n/2 ln(2 pi sigma^2) - ln det M / 2 - (rss / sigma^2 + q) / 2``, see
+        ``solve``.
+        """
         self._evaluate()
         return self._evidence
 
     def log_evidence(self) -> Float[Array, "n L"]:
-        """Return log p(history | s) = ``log_density - ln det M / 2``."""
+        """Return log p(history | s) = log_density - ln det M / 2."""
         return self.relative_evidence.copy()
+
+    def misfit(self, tasks: Array, latent: Array) -> Array:
+        """Return ``Solution.misfit`` for tasks and components, which broadcast."""
+        self._evaluate()
+        return np.asarray(self._misfit[tasks, latent])
 
     def update(self, tasks: Int[Array, " m"], observed: tuple[Array, ...]) -> None:
         """Add observations to the statistics, all or none."""
@@ -200,10 +208,7 @@ class LinearPosterior(Posterior):
         return root @ np.swapaxes(root, 2, 3)
 
     def component_roots(self, tasks: Int[Array, " m"]) -> Float[Array, "m L d d"]:
-        """Return R with R'R = Cov[theta | history, s], in units of the noise.
-
-        Components that are dormant may have zeros.
-        """
+        """Return C_t', C_t C_t' = Cov[theta | history, s]; for ``LinearStudent`` Cov / sigma^2."""
         return np.swapaxes(self._every(tasks)[1], 2, 3)
 
     def family(self, task: int) -> LinearFamily:
@@ -216,7 +221,7 @@ class LinearPosterior(Posterior):
     # -- mean rewards of actions ----------------------------------------------------------------
 
     def action_moments(self, tasks: Int[Array, " m"], actions: Array) -> Float[Array, "2 m L K"]:
-        """Return mean a'mean and variance |root'a|^2 of a'theta; dormant components may have zeros.
+        """Return mean a'mean and variance |root'a|^2 of a'theta.
 
         ``actions`` is one set (K, d) for all, or one for each decision, (m, K, d).
         """
@@ -225,7 +230,7 @@ class LinearPosterior(Posterior):
         return np.stack([(sets @ mean[..., None])[..., 0], ((sets @ root) ** 2).sum(axis=3)])
 
     def action_means(self, tasks: Int[Array, " m"], actions: Array) -> Float[Array, "m L K"]:
-        """Return the mean of a'theta for all actions; dormant components may have zeros."""
+        """Return the mean of a'theta for all actions."""
         return np.asarray(self.action_moments(tasks, actions)[0])
 
     def best_in_draws(
@@ -342,7 +347,8 @@ class LinearFamily(CoefficientFamily):
     statistics_type: ClassVar[type[Statistics]] = LinearStatistics
     posterior_type: ClassVar[type[Posterior]] = LinearPosterior
     unit_noise: float
-    """Noise in whose units the roots are."""
+    """The sigma of ``solve``: the noise, or 1 if it is unknown (the roots are then those of
+    covariance / noise_std^2)."""
     noise_prior: tuple[Array, Array] = (np.empty(0), np.empty(0))
     """Degrees of freedom and unit of an unknown noise variance; empty: the noise is known."""
 
@@ -410,7 +416,9 @@ class LinearGaussian(LinearFamily):
     """Family of linear rewards with Gaussian noise and Gaussian coefficients, for L components.
 
     A reward of features a is a'theta + N(0, noise_std^2), with theta ~ N(mean, covariance).
-    Posteriors are exact for every component  [paper: Sec. 4.2].
+    Posteriors are exact for every component  [paper: Sec. 4.2]. With n rewards the log evidence is
+    ``-n/2 ln(2 pi sigma^2) - ln det M / 2 - S / 2``, where ``M = I + C'A'A C / sigma^2``, C C' is
+    the covariance, and S is the least of ``|y - A theta|^2 / sigma^2 + |C^-1 (theta - mean)|^2``.
 
     Parameters
     ----------
@@ -487,7 +495,7 @@ class LinearGaussian(LinearFamily):
 
     @property
     def unit_noise(self) -> float:  # type: ignore[override]
-        """Noise of rewards, ``noise_std``: roots are those of the covariances."""
+        """Noise of rewards, ``noise_std``."""
         return self.noise_std
 
     @property

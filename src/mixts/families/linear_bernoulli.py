@@ -34,10 +34,14 @@ class LinearBernoulli(CoefficientFamily):
     """Family of clicks with features and Gaussian coefficients, for L components.
 
     Rewards are 0 or 1 with P(1 | a, theta) = 1 / (1 + exp(-a'theta)), theta ~ N(mean, covariance).
+    The evidence of a history is the integral of ``N(theta; mean, covariance) prod_i p_i^k_i
+    (1 - p_i)^(n_i - k_i)`` over theta, with k_i successes in n_i trials of row i. It comes from
+    importance sampling: Laplace's value (the mode, and minus ln det T) plus the log mean weight;
+    ``_logistic`` has the steps.
+
     The statistics of a task are its distinct feature rows with their numbers of trials and
-    successes, so that beliefs depend on the prior and the history only. Posteriors and evidence
-    are integrals without a closed form: ``belief.evidence_error`` has the standard error of the
-    evidence, mostly below 0.01.
+    successes, so that beliefs depend on the prior and the history only. ``belief.evidence_error``
+    has the standard error of the evidence, mostly below 0.01.
 
     Parameters
     ----------

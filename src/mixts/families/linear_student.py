@@ -41,10 +41,9 @@ class LinearStudentPosterior(LinearPosterior):
 
     def noise_posterior(self, tasks: Array, latent: Array) -> tuple[Array, Array]:
         """Return freedom and unit of the noise for tasks and components, which broadcast."""
-        self.relative_evidence  # noqa: B018 - computes the misfit
         degrees, unit = self.prior.noise_prior
         freedom = degrees[latent] + self.statistics.array("count")[tasks]
-        return freedom, unit[latent] + self._misfit[tasks, latent]
+        return freedom, unit[latent] + self.misfit(tasks, latent)
 
     def _all_noise(self, tasks: Int[Array, " m"]) -> tuple[Array, Array]:
         return self.noise_posterior(tasks[:, None], np.arange(self.prior.n_components))
@@ -145,8 +144,9 @@ class LinearStudent(NoisyTasks, LinearFamily):
 
     With n rewards, posteriors are of the same kind, and exact. Let ``M = I + C'A'A C``, where C C'
     is covariance / noise_std^2, and S the least of ``|y - A theta|^2 + |C^-1 (theta - mean)|^2``.
-    Then the log evidence is ``ln Gamma((v + n) / 2) - ln Gamma(v / 2) - n/2 ln(pi u) - ln det M / 2
-    - (v + n) / 2 ln(1 + S / u)``, where v is ``degrees`` and u is ``degrees noise_std^2``.
+    Then the log evidence is ``ln Gamma((nu + n) / 2) - ln Gamma(nu / 2) - n/2 ln(pi u) -
+    ln det M / 2 - (nu + n) / 2 ln(1 + S / u)``, where nu is ``degrees`` and u is ``degrees
+    noise_std^2``.
 
     The parameters of a task are theta, then sigma.
 

@@ -79,8 +79,8 @@ def draw_noise(rng: np.random.Generator, freedom: Array, unit: Array) -> Array:
 def noise_moments(freedom: Array, unit: Array) -> tuple[Array, Array]:
     """Return mean and variance of sigma.
 
-    ``E[sigma] = sqrt(unit / 2) Gamma((v - 1) / 2) / Gamma(v / 2)`` and
-    ``E[sigma^2] = unit / (v - 2)``.
+    With f degrees of freedom, ``E[sigma] = sqrt(unit / 2) Gamma((f - 1) / 2) / Gamma(f / 2)`` and
+    ``E[sigma^2] = unit / (f - 2)``.
     """
     mean = np.sqrt(unit / 2) / scipy.special.poch((freedom - 1) / 2, 0.5)
     square = unit / (freedom - 2)
@@ -170,7 +170,8 @@ class StudentMarginal(MeanDistribution):
 
     The four parameters are the location m, the spread r, and the freedom f and unit u of the noise:
     given sigma, the mean is N(m, sigma^2 r), and u / sigma^2 is chi-squared with f degrees of
-    freedom. All actions of a task have the same noise, and independent means given the noise.
+    freedom. So it is Student with f degrees of freedom, location m and squared scale r u / f. All
+    actions of a task have the same noise, and independent means given the noise.
     """
 
     location = parameter(0)
@@ -220,8 +221,9 @@ class StudentMarginal(MeanDistribution):
     def observe(self, average: Array, squares: Array, n: Array) -> tuple[Array, Array]:
         """Return each action's mean after n rewards of this average, and their log evidence.
 
-        ``squares`` are the squared deviations from the average. The log evidence lacks the terms
-        that do not depend on the parameters.
+        ``squares`` are the squared deviations from the average. The log evidence is
+        ``whole_evidence`` and the determinant of one arm, without the terms that do not depend on
+        the parameters.
         """
         gap, wide = average - self.location, 1 + n * self.spread
         misfit = squares + n * gap * gap / wide

@@ -96,7 +96,8 @@ class PoissonArms(ArmFamily):
     """Family of K arms with Poisson rewards and Gamma priors on their means, for L components.
 
     With n rewards an arm's log evidence is
-    ``lnG(a + sum y) - lnG(a) + a ln b - (a + sum y) ln(b + n) - sum ln y!``  [paper: Sec. 3].
+    ``lnG(a + sum y) - lnG(a) + a ln b - (a + sum y) ln(b + n) - sum ln y!``. The posterior is
+    Gamma(a + sum y, b + n).
 
     Parameters
     ----------

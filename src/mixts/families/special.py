@@ -80,19 +80,10 @@ def draw_log_gamma(rng: np.random.Generator, shape: Array) -> Array:
 # inverse gamma with degrees + n and unit + S.
 
 
-def predictive(freedom: Any, unit: Any, alpha: Any, square: Any) -> Array:
-    """Return the log density of a reward, a Student variable.
-
-    ``alpha`` is its variance and ``square`` its squared standardised error, both in units of the
-    noise variance, which has ``freedom`` and ``unit``.
-    """
-    return np.asarray(whole_evidence(freedom, unit, 1, square) - 0.5 * np.log(alpha))
-
-
 def whole_evidence(degrees: Any, unit: Any, n: Any, misfit: Any) -> Array:
     """Return the log density of n rewards with this misfit, without their determinant.
 
-    ``ln Gamma((v + n) / 2) - ln Gamma(v / 2) - n/2 ln(pi u) - (v + n) / 2 ln(1 + S / u)``.
+    ``ln Gamma((nu + n) / 2) - ln Gamma(nu / 2) - n/2 ln(pi u) - (nu + n) / 2 ln(1 + S / u)``.
     """
     spread = n * np.log(np.pi * unit) + (degrees + n) * np.log1p(misfit / unit)
     return np.asarray(log_rising(0.5 * degrees, 0.5 * n) - 0.5 * spread)

@@ -177,6 +177,12 @@ class SpendArms(ArmFamily):
     Here m, r, a and b are ``log_spend``, ``strength``, ``shape`` and ``scale``; Z(a, b) is the sum
     of ``sigma^(-2 a) exp(-b / sigma^2)`` over the grid.
 
+    The posterior is of the same kind, with alpha + k and beta + n - k, the location
+    ``m + k (y - m) / (r + k)``, the strength r + k, and the shape and scale of Z above. An arm's
+    mean reward has the mean ``alpha / (alpha + beta) exp(m) E exp((1/2 + 1 / (2 r)) sigma^2)``, and
+    its square has ``alpha (alpha + 1) / ((alpha + beta) (alpha + beta + 1)) exp(2 m)
+    E exp((1 + 2 / r) sigma^2)``, with sums over the grid.
+
     The parameters of a task are the mean rewards of the arms, then their p, then their mu.
 
     Parameters
@@ -252,8 +258,7 @@ class SpendArms(ArmFamily):
         # Sums over the levels only of arms that were bought.
         row, arm = np.nonzero(purchases)
         prior = self._spends[:, :, arm]
-        after = np.empty_like(prior)
-        learn_spends(prior, purchases[row, arm], average[row, arm], squares[row, arm], after)
+        after = learn_spends(prior, purchases[row, arm], average[row, arm], squares[row, arm])
         norms = self._norms[:, arm], log_sum(after[2], after[3])
         each[row, :, arm] += spend_evidence(prior[1], after[1], *norms).T
         return np.asarray(each.sum(axis=2))
@@ -263,9 +268,8 @@ class SpendArms(ArmFamily):
     ) -> Float[Array, "6 ... K"]:
         purchases, misses, average, squares = (array[tasks] for array in statistics.stored)
         alpha, beta = self.alpha[latent] + purchases, self.beta[latent] + misses
-        after = np.empty((4, *alpha.shape))
-        learn_spends(self._spends[:, latent], purchases, average, squares, after)
-        return np.concatenate([np.stack([alpha, beta]), after])
+        after = learn_spends(self._spends[:, latent], purchases, average, squares)
+        return np.stack([alpha, beta, *after])
 
     @cached_property
     def _spends(self) -> Float[Array, "4 L K"]:

@@ -188,7 +188,10 @@ class SpendMarginal(MeanDistribution):
         return log_sum(self.shape, self.scale)
 
     def log_mean_spend(self) -> Array:
-        """Return ln of the mean of exp(mu + sigma^2 / 2): of a spend, given a purchase."""
+        """Return ln of the mean of exp(mu + sigma^2 / 2): of a spend, given a purchase.
+
+        Given sigma^2 the mean is ``exp(log_spend + (1/2 + 1 / (2 strength)) sigma^2)``.
+        """
         tilt = 0.5 + 0.5 / self.strength
         return np.asarray(self.log_spend + log_sum(self.shape, self.scale, tilt) - self._log_norm)
 
@@ -299,14 +302,11 @@ class SpendMarginal(MeanDistribution):
         Numbers of purchases and misses need not be whole. The log evidence lacks the terms that
         do not depend on the parameters.
         """
-        after = np.empty((6, *np.broadcast_shapes(self.alpha.shape, purchases.shape)))
-        after[0], after[1] = self.alpha + purchases, self.beta + misses
-        learn_spends(self.parameters[2:], purchases, average, squares, after[2:])
-        result = replace(self, parameters=after)
-        log_evidence = scipy.special.betaln(*after[:2]) - scipy.special.betaln(
-            self.alpha, self.beta
-        )
-        log_evidence += spend_evidence(self.strength, after[3], self._log_norm, result._log_norm)
+        rates = self.alpha + purchases, self.beta + misses
+        spends = learn_spends(self.parameters[2:], purchases, average, squares)
+        result = replace(self, parameters=np.stack([*rates, *spends]))
+        log_evidence = scipy.special.betaln(*rates) - scipy.special.betaln(self.alpha, self.beta)
+        log_evidence += spend_evidence(self.strength, spends[1], self._log_norm, result._log_norm)
         return result, np.asarray(log_evidence)
 
     def expect(self, n: Array) -> Self:
@@ -400,15 +400,18 @@ _WIDEST = 25.0
 
 
 def learn_spends(
-    prior: Float[Array, "4 ..."], purchases: Array, average: Array, squares: Array, out: Array
-) -> None:
-    """Write ``log_spend``, ``strength``, ``shape`` and ``scale`` after purchases."""
+    prior: Float[Array, "4 ..."], purchases: Array, average: Array, squares: Array
+) -> Float[Array, "4 ..."]:
+    """Return ``log_spend``, ``strength``, ``shape`` and ``scale`` after purchases.
+
+    With k purchases these are ``m + k (y - m) / (r + k)``, ``r + k``, ``a + k/2`` and
+    ``b + (M2 + r k / (r + k) (y - m)^2) / 2``.
+    """
     log_spend, strength, shape, scale = prior
     gap, after = average - log_spend, strength + purchases
-    out[0] = log_spend + purchases * gap / after
-    out[1] = after
-    out[2] = shape + 0.5 * purchases
-    out[3] = scale + 0.5 * (squares + strength * purchases / after * gap * gap)
+    misfit = squares + strength * purchases / after * gap * gap
+    location = log_spend + purchases * gap / after
+    return np.stack([location, after, shape + 0.5 * purchases, scale + 0.5 * misfit])
 
 
 def spend_evidence(strength: Array, strength_after: Array, norm: Array, norm_after: Array) -> Array:

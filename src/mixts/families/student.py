@@ -60,10 +60,12 @@ class StudentArms(NoisyTasks, ArmFamily):
     is :class:`GaussianArms`.
 
     With n_k rewards of average y_k and squared deviations M_k of arm k, n in all, the log evidence
-    is ``ln Gamma((v + n) / 2) - ln Gamma(v / 2) - n/2 ln(pi u) - sum_k ln(1 + n_k r_k) / 2 -
-    (v + n) / 2 ln(1 + S / u)``, where v is ``degrees``, u is ``degrees noise_std^2``, r_k is
+    is ``ln Gamma((nu + n) / 2) - ln Gamma(nu / 2) - n/2 ln(pi u) - sum_k ln(1 + n_k r_k) / 2 -
+    (nu + n) / 2 ln(1 + S / u)``, where nu is ``degrees``, u is ``degrees noise_std^2``, r_k is
     ``variance / noise_std^2`` of the arm, and S is ``sum_k M_k + n_k (y_k - m_k)^2 / (1 + n_k
-    r_k)``.
+    r_k)``. The posterior of the noise has nu + n degrees and the unit u + S; given sigma, the mean
+    of an arm is normal with mean ``m + n r (y - m) / (1 + n r)`` and variance
+    ``sigma^2 r / (1 + n r)``.
 
     The parameters of a task are the mean rewards of the arms, then sigma.
 
@@ -155,7 +157,7 @@ class StudentArms(NoisyTasks, ArmFamily):
     def posterior_parameters(
         self, statistics: GaussianStatistics, tasks: Int[Array, "..."], latent: Int[Array, "..."]
     ) -> Float[Array, "4 ... K"]:
-        """Return location, spread, freedom and unit of every arm."""
+        """Return location, spread r / (1 + n r), freedom nu + n and unit u + S of every arm."""
         n, average, squares = (array[tasks] for array in statistics.stored)
         mean, ratio = self.mean[latent], self.ratio[latent]
         degrees, unit = (parameter[latent] for parameter in self.noise_prior)

@@ -134,6 +134,10 @@ class TabularStatistics(Statistics):
 class TabularMDP(Family):
     """Family of MDPs with rewards 0 or 1, for L components  [paper: Sec. 5.2].
 
+    The mean reward of each pair of state and action is Beta(alpha^R), its row of transition
+    probabilities Dirichlet(alpha^T). After a history with these counts they are
+    Beta(alpha^R + counts) and Dirichlet(alpha^T + counts).
+
     The parameters theta of an MDP are a row of numbers: its mean rewards (X, A), then its
     transition probabilities (X, A, X); :meth:`mdp` converts them. An action is a policy (h, X), an
     observation a :class:`Trajectory`. A count of exactly zero makes the outcome impossible under
@@ -142,9 +146,10 @@ class TabularMDP(Family):
     Parameters
     ----------
     reward
-        Beta counts of every pair of state and action, (L, X, A, 2), the count of reward 1 first.
+        Beta counts alpha^R of every pair of state and action, (L, X, A, 2), the count of reward 1
+        first.
     transition
-        Dirichlet counts of the next states of every pair, (L, X, A, X).
+        Dirichlet counts alpha^T of the next states of every pair, (L, X, A, X).
     horizon
         Number of steps of an episode, h.
     initial
@@ -378,11 +383,12 @@ class TabularMDP(Family):
         return kind(self, counts, log_weights, allow_dormant=allow_dormant)
 
     def log_evidence(self, statistics: Statistics) -> Float[Array, "n L"]:
-        """Return log p(history | s); -inf where a component rules the history out.
+        """Return log p(history | s), -inf where a component rules it out  [paper: Sec. 5.2].
 
         The history is ordered, so there are no multinomial coefficients. With prior counts a_y and
         counts n_y of a row, and their sums a and n, it is the sum over rows of
-        ``sum_y ln [G(a_y + n_y) / G(a_y)] - ln [G(a + n) / G(a)]``.
+        ``sum_y ln [G(a_y + n_y) / G(a_y)] - ln [G(a + n) / G(a)]``, where G is the
+        gamma function.
         """
         self.check_statistics(statistics)
         if _program.core is not None:

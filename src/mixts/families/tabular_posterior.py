@@ -200,7 +200,11 @@ class TabularPosterior(Posterior):
         return self._counts(np.repeat(tasks, len(components)), np.tile(components, len(tasks)))
 
     def component_means(self, tasks: Int[Array, " m"]) -> Float[Array, "m L p"]:
-        """Return the mean MDP of each component  [paper: Eq. 7]  [paper: Eq. 8]."""
+        """Return the mean MDP of each component.
+
+        Its rewards are ``r_t = (alpha^R_t)_1 / |alpha^R_t|_1`` [paper: Eq. 7] and its transitions
+        ``p_t = alpha^T_t / |alpha^T_t|_1`` [paper: Eq. 8], where ``alpha_t = alpha_0 + counts``.
+        """
         means = _normalised(self.prior, self._posterior_counts(tasks))
         return means.reshape(len(tasks), self.prior.n_components, means.shape[1])
 

@@ -166,6 +166,8 @@ def decompose_regret(
 ) -> Decomposition:
     """Play MixTS and measure the two expectations whose sum is its Bayes regret  [paper: Eq. 1].
 
+    On the event that theta_* is near its prior mean this is [paper: Eq. 9].
+
     The runs are, to the bit, those of ``simulate({"MixTS": prior}, environment, n_rounds, n_runs,
     seed)``. All numbers are exact. Linear families take long: every component's posterior is
     computed in each round.

@@ -3,7 +3,7 @@
 Arguments are those of :func:`theorem1` and :func:`theorem2`, and are not checked here.
 
 **App. A.** With ||a||_{t,s}^2 = a' Sigma_{t,s} a, the proof of Theorem 1 goes from the regret to
-its two parts (Eq. 1, and on the event E_0 that theta_* is near its prior mean [paper: Eq. 9]), from
+its two parts (Eq. 1, and Eq. 9 on the event E_0 that theta_* is near its prior mean), from
 these to the sum of the widths sigma_t(A_t, S_t) = sqrt(2 d log(dn)) ||A_t||_{t,S_t}, and from there
 to n, d and lambda, the largest eigenvalue of any component's covariance:
 

@@ -101,10 +101,7 @@ class SpendModel(MomentModel):
         return np.stack([parameter.T[self._arm] for parameter in parameters])
 
     def _after(self, own: Float[Array, "4 m L"]) -> Float[Array, "4 m L"]:
-        after = np.empty_like(own)
-        purchases, average, squares = self._spends
-        learn_spends(own, purchases, average, squares, after)
-        return after
+        return learn_spends(own, *self._spends)
 
     def log_evidence(self, family: SpendArms) -> Float[Array, "n L"]:  # type: ignore[override]
         own = self._own(family)
