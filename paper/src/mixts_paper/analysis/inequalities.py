@@ -247,7 +247,7 @@ class ActionRecorder(RoundRecorder):
         The largest norm of an action on offer is kept; arms have norm 1.
         """
         index = np.stack([round_.chosen, other], axis=1)
-        sets = round_.offer.actions
+        sets = round_.choices.actions
         if sets is None:
             self._kappa[:] = 1.0
             return self._family.reward_moments(round_.belief.statistics, index)
