@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.extend.contracts import some
+from mixts.extend._families import some
 from tests.contracts.problems import (
     ALL_CASES,
     N_COMPONENTS,
