@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import mixts
-from mixts.extend.contracts import FamilyProblem, History
+from mixts.extend._families import FamilyProblem, History
 
 N_COMPONENTS = 3
 SIZE = 4  # arms, or features

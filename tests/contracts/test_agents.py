@@ -12,7 +12,7 @@ import pytest
 
 import mixts
 from mixts import errors
-from mixts.extend.contracts import AGENT_RULES, AgentProblem, readings, unchanged
+from mixts.extend._agents import AGENT_RULES, AgentProblem, readings, unchanged
 from tests.contracts.agents import CASES, AgentCase, over
 
 pytestmark = [over(CASES), pytest.mark.usefixtures("program")]

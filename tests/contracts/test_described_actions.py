@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.extend.contracts import readings
+from mixts.extend._agents import readings
 
 FEATURES = mixts.Features(
     [

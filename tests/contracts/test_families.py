@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from mixts import errors
-from mixts.extend.contracts import (
+from mixts.extend._comparisons import ROUNDING
+from mixts.extend._families import (
     FAMILY_RULES,
     READINGS,
-    ROUNDING,
     FamilyProblem,
     same_belief,
     some,

@@ -9,7 +9,7 @@ import pytest
 
 import mixts
 from mixts import errors
-from mixts.extend.contracts import readings, unchanged
+from mixts.extend._agents import readings, unchanged
 from tests.contracts.agents import CASES, OFFERED_CASES, AgentCase, over
 from tests.statistical.standard_errors import assert_within, of_frequency, quotient
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.extend.contracts import readings, unchanged
+from mixts.extend._agents import readings, unchanged
 from tests.contracts.agents import OFFERED_CASES, AgentCase
 
 pytestmark = pytest.mark.parametrize("case", OFFERED_CASES, ids=lambda c: f"{c.agent}-{c.kind}")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mixts import errors
-from mixts.extend.contracts import History, some
+from mixts.extend._families import History, some
 from tests.contracts.problems import (
     ALL_CASES,
     N_COMPONENTS,

@@ -17,7 +17,7 @@ from mixts_paper.analysis.confidence import EpisodeMeasure
 
 import mixts
 from mixts import _random
-from mixts.environments.base import Offer
+from mixts.environments.base import Choices
 from mixts.environments.mdp import MDPEnvironment, MDPProblem
 from mixts.families import TabularMDP
 from mixts.simulation import Round
@@ -124,7 +124,7 @@ def test_no_sampled_value_is_further_above_its_mean_than_the_width() -> None:
         widths, value = np.zeros(n), sampled.value(policy)
         mean, error = measure.mean_value(rng, belief, latent, policy)
         for _ in range(10):
-            played = Round(rng, belief, latent, Offer(), policy, problem.play(policy))
+            played = Round(rng, belief, latent, Choices(), policy, problem.play(policy))
             widths += measure(played)["width"] / 10
         # Widths hardly differ along an episode, and the bound says something: it is below h.
         assert (widths < family.horizon).all()

@@ -13,7 +13,7 @@ from mixts.learning.pooled import pooled_scores
 def test_gaps_are_in_standard_errors() -> None:
     means = {"rival": (0.5, 0.03), "agent": (0.6, 0.03), "gain": (0.1, 0.0)}
     live = {"rival": (0.4, 0.04), "agent": (0.65, 0.04), "gain": (0.25, 0.05)}
-    row = predicted.Row("shop", 5, "ids", True, means, live)
+    row = predicted.Prediction("shop", 5, "ids", True, means, live)
     assert row.gaps == pytest.approx({"rival": 2.0, "agent": -1.0, "gain": -3.0})
     assert str(row).startswith("| shop | 5 | 0.500 ± 0.030 | 0.400 ± 0.040 | +2.0 | 0.600")
 
@@ -42,8 +42,8 @@ def test_the_summary_counts_what_was_claimed() -> None:
     right = {"rival": (0.5, 0.03), "agent": (0.6, 0.03), "gain": (0.1, 0.03)}
     wrong = {"rival": (0.5, 0.03), "agent": (0.6, 0.03), "gain": (0.3, 0.03)}
     rows = [
-        predicted.Row("shop", 5, "ids", True, right, right),
-        predicted.Row("shop", 5, "ids", True, right, wrong),
-        predicted.Row("tea", 5, "ids", False, right, wrong),
+        predicted.Prediction("shop", 5, "ids", True, right, right),
+        predicted.Prediction("shop", 5, "ids", True, right, wrong),
+        predicted.Prediction("tea", 5, "ids", False, right, wrong),
     ]
     assert predicted.summary(rows) == "5 of 6 claimed predictions are within two errors."

@@ -256,7 +256,7 @@ class MissedRecorder(RoundRecorder):
 
     def measure(self, round_: Round) -> dict[str, Array]:
         """Compare expected rewards before the decision's reward is known."""
-        mask, n = round_.offer.mask, len(round_.outcome.rewards)
+        mask, n = round_.choices.mask, len(round_.outcome.rewards)
         other = np.full(n, self._observer.score)
         if isinstance(self._agent, Bestseller):
             means = np.broadcast_to(self._agent.scores, (n, len(self._agent.scores)))

@@ -10,8 +10,8 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.environments.base import (
+    Choices,
     Environment,
-    Offer,
     Outcome,
     Problem,
     Streams,
@@ -150,7 +150,7 @@ class BanditProblem(Problem):
         """A_t*, the index of the best action of this round; the first of several that are."""
         return np.argmax(self._available, axis=1)
 
-    def next_round(self) -> Offer:
+    def next_round(self) -> Choices:
         if self._source is not None:
             n = len(self._rows)
             sets, _ = self._family.action_sets(self._source(self._action_rng, n), n)
@@ -164,8 +164,8 @@ class BanditProblem(Problem):
                     "is taken at most once: play fewer rounds"
                 )
             self._find_best()
-            return Offer(self._sets, self._mask.copy())
-        return Offer(self._sets, self._mask)
+            return Choices(self._sets, self._mask.copy())
+        return Choices(self._sets, self._mask)
 
     def play(self, chosen: Any) -> Outcome:
         index = checked_choice(chosen, self._means.shape, self._mask)
@@ -309,13 +309,13 @@ class ClassificationProblem(Problem):
         self._sets: Float[Array, "n K d"] = np.empty((len(latent), 0, 0))
         self._means: Float[Array, "n K"] = np.empty((len(latent), 0))
 
-    def next_round(self) -> Offer:
+    def next_round(self) -> Choices:
         environment = self._environment
         images = environment.draw_images(self._action_rng, self.latent)
         self._sets = environment.features[images]
         right = environment.labels[images] == self.latent[:, None]
         self._means = np.where(right, *environment.success)
-        return Offer(self._sets)
+        return Choices(self._sets)
 
     def play(self, chosen: Any) -> Outcome:
         index = checked_choice(chosen, self._means.shape)

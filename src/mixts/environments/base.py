@@ -20,7 +20,7 @@ Streams = Callable[[str], np.random.Generator]
 """Returns the generator of a role; a role's numbers are the same for every agent."""
 
 
-class Offer(NamedTuple):
+class Choices(NamedTuple):
     """The choices of one round: the arguments of ``agent.act``."""
 
     actions: Array | None = None
@@ -48,7 +48,7 @@ class Problem(ABC):
     """True latent state of each run; -1 for a run without one."""
 
     @abstractmethod
-    def next_round(self) -> Offer:
+    def next_round(self) -> Choices:
         """Begin the next round, and return its choices."""
 
     @abstractmethod

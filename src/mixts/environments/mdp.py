@@ -8,7 +8,7 @@ import numpy as np
 
 from mixts import _checks, _program
 from mixts._typing import Array, Float, Int
-from mixts.environments.base import Environment, Offer, Outcome, Problem, Streams
+from mixts.environments.base import Choices, Environment, Outcome, Problem, Streams
 from mixts.errors import ActionError, ParameterError
 from mixts.families.tabular import TabularMDP
 from mixts.families.trajectory import Trajectory
@@ -84,8 +84,8 @@ class MDPProblem(Problem):
         """pi*, the best policy of each run."""
         self._best = mdps.value(self.best_policy)
 
-    def next_round(self) -> Offer:
-        return Offer()
+    def next_round(self) -> Choices:
+        return Choices()
 
     def play(self, chosen: Any) -> Outcome:
         """Play an episode of each run, and compute the exact value of its policy."""

@@ -9,8 +9,8 @@ import numpy as np
 from mixts import _checks
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.environments.base import (
+    Choices,
     Environment,
-    Offer,
     Outcome,
     Problem,
     Streams,
@@ -174,7 +174,7 @@ class ReplayProblem(Problem):
         number = place // self._environment.n_dealt(self.latent)[:, None]
         return np.where(self._left & (number < n_rounds), number, -1)
 
-    def next_round(self) -> Offer:
+    def next_round(self) -> Choices:
         environment = self._environment
         if self._round_of_item is not None:
             self._left = self._round_of_item == self._round
@@ -198,7 +198,7 @@ class ReplayProblem(Problem):
         items = np.take_along_axis(self._items, self._offered, axis=1)
         self._sets: Float[Array, "n K d"] = environment.features[items]
         self._values = environment.rewards[items]
-        return Offer(self._sets, None if self._mask.all() else self._mask)
+        return Choices(self._sets, None if self._mask.all() else self._mask)
 
     def play(self, chosen: Any) -> Outcome:
         index, rows = checked_choice(chosen, self._mask.shape, self._mask), self._rows
@@ -326,7 +326,7 @@ class ReplayArmsProblem(Problem):
         self._rows = np.arange(len(places))
         self._round = 0
 
-    def next_round(self) -> Offer:
+    def next_round(self) -> Choices:
         if self._round == self._rewards.shape[2]:
             raise ActionError(
                 f"the recorded rewards are enough for {self._round} rounds: play fewer, or make "
@@ -334,7 +334,7 @@ class ReplayArmsProblem(Problem):
             )
         self._round += 1
         self._mask: Bool[Array, "n K"] = self._taken < self._recorded
-        return Offer(None, None if self._mask.all() else self._mask)
+        return Choices(None, None if self._mask.all() else self._mask)
 
     def play(self, chosen: Any) -> Outcome:
         index, rows = checked_choice(chosen, self._mask.shape, self._mask), self._rows

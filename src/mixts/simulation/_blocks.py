@@ -21,7 +21,7 @@ import numpy as np
 from mixts import _random
 from mixts._typing import Array, Float, Int
 from mixts.environments import Environment
-from mixts.environments.base import Offer, Outcome, Problem
+from mixts.environments.base import Choices, Outcome, Problem
 from mixts.errors import ParameterError
 from mixts.prior import MixturePrior
 
@@ -37,7 +37,7 @@ class Round(NamedTuple):
     """The agent's belief; None if the agent has none."""
     sampled: Any
     """S_t, the latent states that the agent sampled; None if it samples none."""
-    offer: Offer
+    choices: Choices
     """The action sets and masks from which the agent chose."""
     chosen: Any
     """The agent's choice."""
@@ -251,15 +251,15 @@ class Simulation:
             # A child of a copy of the agent's seed: the agent's own numbers stay the same.
             rng = np.random.default_rng(self._seed(name, block).spawn(1)[0])
             for t in range(self.n_rounds):
-                offer = problem.next_round()
-                actions, mask = offer
+                choices = problem.next_round()
+                actions, mask = choices
                 chosen = agent.act(actions) if mask is None else agent.act(actions, mask=mask)
                 outcome = problem.play(chosen)
                 if recorder is None:
                     agent.update(*outcome.feedback)
                 else:
                     belief, sampled = (getattr(agent, n, None) for n in ("belief", "last_latent"))
-                    round_ = Round(rng, belief, sampled, offer, chosen, outcome)
+                    round_ = Round(rng, belief, sampled, choices, chosen, outcome)
                     recorder.before_update(round_)
                     agent.update(*outcome.feedback)
                     recorder.after_update(round_)

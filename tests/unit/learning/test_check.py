@@ -11,7 +11,7 @@ from scipy import special, stats
 
 import mixts
 from mixts import errors
-from mixts.extend.contracts import random_episodes
+from mixts.extend._families import random_episodes
 from mixts.families import LinearStatistics, TabularStatistics
 from mixts.learning.check import PriorCheck, check_prior
 from mixts.learning.measures import Calibration, Surprise, Usage, scores_beside

@@ -247,7 +247,7 @@ class ActionRecorder(RoundRecorder):
         The largest norm of an action on offer is kept; arms have norm 1.
         """
         index = np.stack([round_.chosen, other], axis=1)
-        sets = round_.offer.actions
+        sets = round_.choices.actions
         if sets is None:
             self._kappa[:] = 1.0
             return self._family.reward_moments(round_.belief.statistics, index)
@@ -256,6 +256,22 @@ class ActionRecorder(RoundRecorder):
         # Action sets are shared by all runs, or each run has its own.
         actions = sets[index] if sets.ndim == 2 else sets[np.arange(len(index))[:, None], index]
         return self._family.reward_moments(round_.belief.statistics, actions)
+
+    def log_determinant_ratios(self) -> Float[Array, "n L"]:
+        """Return log(det Sigma_{n,s}^-1 / det Sigma_0,s^-1) after the last round.
+
+        It is ln det(I + Sigma_0 V / sigma^2) with the sum V of x x' over the rows taken, so that no
+        covariance is inverted.
+        """
+        family, statistics = self._family.to_linear(), self._final.statistics
+        unit = np.eye(family.n_features)
+        if self._family.n_arms is None:
+            root = statistics.array("factor")[:, :-1, :-1]
+            squares = np.swapaxes(root, 1, 2) @ root
+        else:
+            squares = statistics.pulls[:, None] * unit
+        learned = family.full_covariances() @ (squares[:, None] / family.noise_std**2)
+        return np.linalg.slogdet(unit + learned).logabsdet
 
     def after_update(self, round_: Round) -> None:
         self._final = round_.belief

@@ -201,12 +201,12 @@ class LatentCostRecorder(ActionRecorder):
         family, sampled, rows = self._family, round_.sampled, np.arange(len(round_.sampled))
         # A draw of its own: MixTS does not show the parameters that it drew.
         latent, parameters = round_.belief.sample(round_.rng)
-        values = family.mean_rewards(parameters, round_.offer.actions)
-        if round_.offer.mask is not None:
-            values = np.where(round_.offer.mask, values, -np.inf)
+        values = family.mean_rewards(parameters, round_.choices.actions)
+        if round_.choices.mask is not None:
+            values = np.where(round_.choices.mask, values, -np.inf)
         best = values.argmax(axis=1)
         mean, variance = self.moments(round_, best)
-        self._note(round_.offer.actions)
+        self._note(round_.choices.actions)
         taken, weights = mean[:, 0], round_.belief.weights
         mixed = (weights * taken).sum(axis=1)
         self._weights.append(weights)
@@ -234,7 +234,7 @@ class LatentCostRecorder(ActionRecorder):
         gain = np.full(self._variances.shape, np.nan)
         if family.common_noise is not None:
             # By the matrix determinant lemma the sum of the logarithms is this one.
-            gain = 0.5 * family.log_determinant_ratios(self._final.statistics)
+            gain = 0.5 * self.log_determinant_ratios()
         return {
             **super().arrays(),
             "roots": (np.sqrt(weights).sum(axis=1) ** 2 - 1) / 2,

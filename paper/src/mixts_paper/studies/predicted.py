@@ -246,7 +246,7 @@ def replayed(
 
 
 @dataclass(frozen=True)
-class Row:
+class Prediction:
     """Predicted and live means of one data set, for one number of decisions."""
 
     name: str
@@ -281,7 +281,7 @@ def _estimates(rival: Array, agent: Array) -> dict[str, tuple[float, float]]:
     return {k: (float(v.mean()), float(v.std(ddof=1) / np.sqrt(len(v)))) for k, v in values.items()}
 
 
-def measure(name: str, data: Data, seed: int = 1) -> list[Row]:
+def measure(name: str, data: Data, seed: int = 1) -> list[Prediction]:
     """Predict from past tasks, then decide for the others."""
     tasks = pd.unique(data.rows["task"])
     order = random.stream(seed, name).permutation(len(tasks))
@@ -296,7 +296,7 @@ def measure(name: str, data: Data, seed: int = 1) -> list[Row]:
         agent = compared.agent
         found = live(fit, data, scores, untouched, one, agent)
         rows.append(
-            Row(
+            Prediction(
                 name, one.n_decisions, agent, not compared.restricts(one),
                 _estimates(one.rewards["bestseller"], one.rewards[agent]),
                 _estimates(found["rival"], found["agent"]),
@@ -329,7 +329,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def summary(rows: Sequence[Row]) -> str:
+def summary(rows: Sequence[Prediction]) -> str:
     """Return a sentence with the number of claimed predictions that are right."""
     claimed = [gap for row in rows if row.known for gap in row.gaps.values()]
     right = sum(abs(gap) <= 2 for gap in claimed)

@@ -14,7 +14,7 @@ from mixts_paper.analysis.confidence import ConfidenceSets, EpisodeMeasure, foll
 import mixts
 from mixts import _random, simulation
 from mixts.environments import BanditEnvironment
-from mixts.environments.base import Environment, Offer, Outcome, Problem
+from mixts.environments.base import Choices, Environment, Outcome, Problem
 from mixts.environments.mdp import MDPEnvironment
 from mixts.errors import ParameterError
 from mixts.families import TabularMDP, Trajectory
@@ -269,7 +269,7 @@ def test_steps_that_do_not_count_have_no_width() -> None:
         episode = Trajectory(one.astype(int), np.zeros((2, HORIZON), int), one, lengths=lengths)
         outcome = Outcome((episode,), episode.returns, np.zeros(2), np.zeros(2))
         rng = np.random.default_rng(0)
-        return measure(simulation.Round(rng, belief, latent, Offer(), policy, outcome))
+        return measure(simulation.Round(rng, belief, latent, Choices(), policy, outcome))
 
     whole, part = width(None), width(np.array([1, HORIZON]))
     np.testing.assert_allclose(part["width"], whole["width"] * [1 / HORIZON, 1])
@@ -325,8 +325,8 @@ class NamelessProblem(Problem):
     def __init__(self, latent: Any) -> None:
         self.latent = latent
 
-    def next_round(self) -> Offer:
-        return Offer()
+    def next_round(self) -> Choices:
+        return Choices()
 
     def play(self, chosen: Any) -> Outcome:
         zero = np.zeros(len(self.latent))

@@ -307,7 +307,7 @@ def test_factors_of_ten() -> None:
 def test_changed_counts() -> None:
     river = RiverSwim()
     base = river.prior.family
-    for row in riverswim.ROWS:
+    for row in riverswim.CHANGES:
         family = riverswim.changed_prior(river, row).family
         np.testing.assert_allclose(
             family.transition, row.factor * base.transition + row.transitions
@@ -315,7 +315,7 @@ def test_changed_counts() -> None:
         np.testing.assert_allclose(family.reward, row.factor * base.reward + row.rewards)
         assert (family.transition > 0).all() == (row.transitions > 0)
     parts = riverswim.EXPERIMENT.parts(Setting(40, 10, 1), lambda name, make: make())
-    assert len(parts) == len(riverswim.ROWS) + 2
+    assert len(parts) == len(riverswim.CHANGES) + 2
     seeds = {(p.simulation.seed, p.simulation.block_size) for p in parts.values()}
     assert len(seeds) == 1  # the same rivers and the same luck in every row
 
@@ -324,7 +324,7 @@ def river_verdicts(paper: float, added: float, units: float = 2.0) -> dict[str, 
     """PSRL loses 100 in every episode."""
     parts = {
         row.name: made_up({"MixTS": added if row.transitions else paper, "UniTS": units}, 20)
-        for row in riverswim.ROWS
+        for row in riverswim.CHANGES
     }
     parts["rivals"] = made_up({"PSRL, neighbours": 30.0, "PSRL": 100.0}, 20)
     parts[riverswim.POSSIBLE] = made_up({"MixTS": added, "UniTS": units, "PSRL": 100.0}, 20)

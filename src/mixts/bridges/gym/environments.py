@@ -16,9 +16,9 @@ from mixts import _checks, _random
 from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.environments import (
     BanditEnvironment,
+    Choices,
     Environment,
     MDPEnvironment,
-    Offer,
     RiverSwim,
 )
 from mixts.environments.bandit import ActionSource, BanditProblem
@@ -162,15 +162,15 @@ class BanditEnv(TaskEnv):
         self._problem: BanditProblem
         self._actions: Float[Array, "K d"] | None = None
         # The number of actions of a function of action sets shows only when it is called.
-        offer = environment.start(partial(_random.stream, 0), 1).next_round()
-        if offer.actions is None:
+        choices = environment.start(partial(_random.stream, 0), 1).next_round()
+        if choices.actions is None:
             self.arms: Int[Array, " K"] = np.flatnonzero(~environment.prior.retired)
             self.observation_space: spaces.Space[Any] = spaces.Discrete(1)
         else:
-            shape = offer.actions.shape[-2:]
+            shape = choices.actions.shape[-2:]
             self.arms = np.arange(shape[0])
             self.observation_space = spaces.Box(-self._bound, self._bound, shape, np.float64)
-            self._checked(offer)
+            self._checked(choices)
         self.action_space = spaces.Discrete(len(self.arms))
 
     def _draw_task(self, streams: Streams) -> int:
@@ -188,11 +188,11 @@ class BanditEnv(TaskEnv):
         self._actions = self._checked(self._problem.next_round())
         return 0 if self._actions is None else self._actions.copy()
 
-    def _checked(self, offer: Offer) -> Float[Array, "K d"] | None:
+    def _checked(self, choices: Choices) -> Float[Array, "K d"] | None:
         """Return the action set of a round, which must fit the observation space."""
-        if offer.actions is None:
+        if choices.actions is None:
             return None
-        actions: Array = offer.actions.reshape(offer.actions.shape[-2:])
+        actions: Array = choices.actions.reshape(choices.actions.shape[-2:])
         if len(actions) != len(self.arms):
             raise ActionError(
                 f"gymnasium's spaces are constant: expected {len(self.arms)} actions in every "

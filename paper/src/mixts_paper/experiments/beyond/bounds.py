@@ -56,7 +56,7 @@ PROBLEMS = (
 KNOWN, KNOWN_STEEP, NARROW = PROBLEMS[:3]
 
 
-class Row(NamedTuple):
+class ProblemBounds(NamedTuple):
     """One problem: what was measured, and every bound that applies."""
 
     name: str
@@ -136,9 +136,9 @@ class BoundsExperiment(base.Experiment):
         )  # fmt: skip
 
 
-def _row(n: int, problem: ProofCase, cost: LatentCost) -> Row:
+def _row(n: int, problem: ProofCase, cost: LatentCost) -> ProblemBounds:
     found = bounds_of(problem.prior, n)
-    return Row(
+    return ProblemBounds(
         problem.name, cost.total("regret"), cost.total("learning"), cost.total("identification"),
         estimate(cost.information), cost.largest_ratio, found.applicable, found.conditions,
     )  # fmt: skip

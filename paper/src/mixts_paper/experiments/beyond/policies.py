@@ -94,7 +94,7 @@ class PoliciesExperiment(base.Experiment):
         results = {name: measured.results(name) for name in (*PROBLEMS, IMAGES)}
         n = measured.setting.n_rounds
         moments = [t for t in MOMENTS if t < n] + [n]
-        rows = {t: {name: row_of(one, t) for name, one in results.items()} for t in moments}
+        rows = {t: {name: regrets_after(one, t) for name, one in results.items()} for t in moments}
         leads = {(name, t): rows[t][name].behind["MixIDS"] for t in moments for name in results}
         worst = max(leads, key=lambda where: leads[where].mean / max(leads[where].error, 1e-12))
         last = rows[n]
@@ -154,7 +154,7 @@ def image_prior(images: ImageFeatures, seed: int) -> base.Arrays:
 NOTHING = Estimate(np.nan, np.nan)
 
 
-class Row(NamedTuple):
+class Regrets(NamedTuple):
     """One problem after some rounds: a row of a table."""
 
     regret: Estimate
@@ -168,11 +168,11 @@ def totals(results: Results, t: int) -> dict[str, Float[Array, " r"]]:
     return {name: regret[:, :t].sum(axis=1) for name, regret in results.regret.items()}
 
 
-def row_of(results: Results, t: int) -> Row:
+def regrets_after(results: Results, t: int) -> Regrets:
     """Return the regrets after t rounds."""
     regret = totals(results, t)
     mine = regret["MixTS"]
-    return Row(estimate(mine), {name: estimate(regret[name] - mine) for name in OTHERS})
+    return Regrets(estimate(mine), {name: estimate(regret[name] - mine) for name in OTHERS})
 
 
 def total_of(results: Mapping[str, Results], policy: str, t: int) -> float:

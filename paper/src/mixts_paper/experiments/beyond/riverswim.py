@@ -20,7 +20,7 @@ LEAST_GROWTH = 5.0
 """Counts of zero matter if adding 0.1 to all counts multiplies the regret by more than this."""
 
 
-class Row(NamedTuple):
+class CountChange(NamedTuple):
     """A change of the paper's counts: ``factor`` times the counts, plus constants."""
 
     name: str
@@ -29,21 +29,21 @@ class Row(NamedTuple):
     transitions: float = 0.0
 
 
-PAPER = Row("the paper's counts")
-ADDED = Row("+ 0.1 everywhere", rewards=0.1, transitions=0.1)
-MORE = Row("+ 1 everywhere", rewards=1.0, transitions=1.0)
-ROWS = (
+PAPER = CountChange("the paper's counts")
+ADDED = CountChange("+ 0.1 everywhere", rewards=0.1, transitions=0.1)
+MORE = CountChange("+ 1 everywhere", rewards=1.0, transitions=1.0)
+CHANGES = (
     PAPER,
-    Row("counts / 10", 0.1),
-    Row("counts × 10", 10.0),
-    Row("+ 0.01 everywhere", rewards=0.01, transitions=0.01),
+    CountChange("counts / 10", 0.1),
+    CountChange("counts × 10", 10.0),
+    CountChange("+ 0.01 everywhere", rewards=0.01, transitions=0.01),
     ADDED,
-    Row("+ 0.1, rewards only", rewards=0.1),
-    Row("+ 0.1, transitions only", transitions=0.1),
+    CountChange("+ 0.1, rewards only", rewards=0.1),
+    CountChange("+ 0.1, transitions only", transitions=0.1),
     MORE,
 )
 """Priors of the agents; the tasks come from the paper's prior."""
-STRENGTHS = ROWS[1:3]
+STRENGTHS = CHANGES[1:3]
 POSSIBLE = "tasks from + 0.1"
 """Name of the part whose tasks, too, come from counts without zeros."""
 
@@ -62,7 +62,7 @@ class RiverSwimPriorsExperiment(base.Experiment):
         rivals = {name: paper.agents_of(river)[name] for name in RIVALS}
         tasks = MDPEnvironment(changed_prior(river, ADDED))
         agents = {**agents_of(river, ADDED), "PSRL": rivals["PSRL"]}
-        played: dict[str, Any] = {row.name: (agents_of(river, row), river) for row in ROWS}
+        played: dict[str, Any] = {c.name: (agents_of(river, c), river) for c in CHANGES}
         played |= {"rivals": (rivals, river), POSSIBLE: (agents, tasks)}
         return {
             name: base.SimulationBlocks(
@@ -92,20 +92,20 @@ class RiverSwimPriorsExperiment(base.Experiment):
                 "n": measured.setting.n_rounds,
                 "n_runs": measured.setting.n_runs,
                 "strength": RiverSwim().strength,
-                "rows": [row.name for row in ROWS],
+                "rows": [change.name for change in CHANGES],
                 "regret": regret,
                 "times": times,
                 "paper": PAPER.name,
                 "added": ADDED.name,
                 "more": MORE.name,
-                "strengths": [row.name for row in STRENGTHS],
+                "strengths": [change.name for change in STRENGTHS],
                 "possible": POSSIBLE,
                 "possible_times": float(possible["PSRL"].mean() / possible["MixTS"].mean()),
                 "growth": float(added["MixTS"].mean() / plain["MixTS"].mean()),
             },
             {
                 "strength": weakest(
-                    *(times_less(totals[row.name]["MixTS"], psrl, GREAT) for row in STRENGTHS)
+                    *(times_less(totals[change.name]["MixTS"], psrl, GREAT) for change in STRENGTHS)
                 ),
                 "units": times_less(plain["UniTS"], psrl, GREAT),
                 "zeros": exceeds(estimate(added["MixTS"] - LEAST_GROWTH * plain["MixTS"])),
@@ -116,13 +116,13 @@ class RiverSwimPriorsExperiment(base.Experiment):
         )
 
 
-def changed_prior(river: RiverSwim, row: Row) -> MixturePrior:
+def changed_prior(river: RiverSwim, change: CountChange) -> MixturePrior:
     """Return the prior of the river with other counts."""
     family = river.family
     return MixturePrior(
         TabularMDP(
-            row.factor * family.reward + row.rewards,
-            row.factor * family.transition + row.transitions,
+            change.factor * family.reward + change.rewards,
+            change.factor * family.transition + change.transitions,
             family.horizon,
             family.initial,
         ),
@@ -130,18 +130,18 @@ def changed_prior(river: RiverSwim, row: Row) -> MixturePrior:
     )
 
 
-def agents_of(river: RiverSwim, row: Row) -> dict[str, MixturePrior]:
+def agents_of(river: RiverSwim, change: CountChange) -> dict[str, MixturePrior]:
     """Return MixTS and UniTS with the changed counts."""
-    prior = changed_prior(river, row)
+    prior = changed_prior(river, change)
     return {"MixTS": prior, "UniTS": prior.collapse()}
 
 
 def _figure(regret: dict[str, dict[str, Estimate]]) -> Any:
     axes = new_axes(5.4, 3.0)
-    estimates = {name: [regret[row.name][name] for row in ROWS] for name in ("MixTS", "UniTS")}
+    rows = [change.name for change in CHANGES]
+    estimates = {name: [regret[row][name] for row in rows] for name in ("MixTS", "UniTS")}
     lines = {name: float(regret["rivals"][name].mean) for name in RIVALS}
-    draw_intervals(axes, [row.name for row in ROWS], estimates, "cumulative regret", log=True,
-                   lines=lines)  # fmt: skip
+    draw_intervals(axes, rows, estimates, "cumulative regret", log=True, lines=lines)
     return axes.figure
 
 

@@ -118,7 +118,7 @@ def bounds_figure(
 # -- analysis of a sweep --------------------------------------------------------------------------
 
 
-class Point(NamedTuple):
+class SweepPoint(NamedTuple):
     """One point of a sweep: a row of its table."""
 
     value: float
@@ -131,12 +131,12 @@ class Point(NamedTuple):
     bounds: list[float]
 
 
-def points_of(sweep: Sweep, bounds: Sequence[Array]) -> list[Point]:
+def points_of(sweep: Sweep, bounds: Sequence[Array]) -> list[SweepPoint]:
     """Return the rows of a sweep's table, with the bounds at each point."""
     columns = [base.separate(sweep.regret(name)) for name in ("MixTS", "Oracle")]
     prices = [estimate(row) for row in sweep.totals["MixTS"] - sweep.totals["Oracle"]]
     return [
-        Point(
+        SweepPoint(
             float(value), columns[0][i], float(sweep.median("MixTS")[i]),
             columns[1][i], float(sweep.median("Oracle")[i]), prices[i],
             [float(bound[i]) for bound in bounds],

@@ -30,7 +30,7 @@ DRAWN_ROUNDS = 150
 """Rounds in the figure of the two parts: afterwards hardly anything moves."""
 
 
-class Row(NamedTuple):
+class WidthTerms(NamedTuple):
     """One width: the two parts of the regret, and the bounds at the last round."""
 
     width: float
@@ -120,9 +120,9 @@ def observed(setting: base.Setting, width: float) -> base.SimulationBlocks:
     )  # fmt: skip
 
 
-def _row(n: int, width: float, one: Decomposition) -> Row:
+def _row(n: int, width: float, one: Decomposition) -> WidthTerms:
     arguments = bandit.bound_arguments(width)
-    return Row(
+    return WidthTerms(
         width,
         one.total("first"),
         one.total("second"),
@@ -156,14 +156,14 @@ def steps_of(steps: Iterable[Mapping[str, Inequality]]) -> list[Step]:
     return rows
 
 
-def _sublinear(rows: list[Row], slope: float) -> Verdict:
+def _sublinear(rows: list[WidthTerms], slope: float) -> Verdict:
     below = [row.statement < row.linear for row in rows]
     if not any(below):
         return "does not hold"
     return "holds" if all(below) and slope < 1 else "direction only"
 
 
-def _improves(rows: list[Row]) -> Verdict:
+def _improves(rows: list[WidthTerms]) -> Verdict:
     informative = min(row.c1 for row in rows) < N_FEATURES
     return "holds" if informative and N_COMPONENTS**0.5 < N_FEATURES**1.5 else "does not hold"
 

@@ -20,7 +20,7 @@ EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 TITLE = "A more certain latent prior lowers the regret; Theorem 1 does not see it"
 
 
-class Point(NamedTuple):
+class PriorPoint(NamedTuple):
     """One latent prior: a row of the table."""
 
     exponent: float
@@ -91,15 +91,15 @@ def expected_regret(weights: Array) -> float:
     return float(bandit.GAP * (pairs.sum() - np.trace(pairs)))
 
 
-def _point(exponent: float, totals: Array, bounds: dict[str, float]) -> Point:
+def _point(exponent: float, totals: Array, bounds: dict[str, float]) -> PriorPoint:
     weights = latent_weights(exponent)
-    return Point(
+    return PriorPoint(
         exponent, entropy(weights) / np.log(2), float(weights.max()), estimate(totals),
         expected_regret(weights), effective_states(weights), bounds,
     )  # fmt: skip
 
 
-def _ticks(points: list[Point]) -> dict[float, str]:
+def _ticks(points: list[PriorPoint]) -> dict[float, str]:
     """Return the text below the axis: the exponent, and how many states that amounts to."""
     return {
         point.exponent: f"{point.exponent:g}\n{point.states:.{0 if point.states > 9.5 else 1}f}"
