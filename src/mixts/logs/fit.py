@@ -67,7 +67,7 @@ def fit_logs(
         CSV or Parquet files (a path, a pattern, a folder), a table of pandas, polars or pyarrow, or
         a list of these; or the result of :func:`mixts.logs.read_logs`.
     columns
-        Arguments of :func:`mixts.logs.read_logs`, needed for files and tables: ``task``,
+        Fields of :class:`mixts.logs.LogSchema`, needed for files and tables: ``task``,
         ``reward``, ``arm`` or ``features``, and options such as ``family`` or ``delimiter``.
     seed
         Seed of all that is random.
@@ -196,7 +196,7 @@ def _remedies(
     if free and choice is None and has_noise(logs.statistics):
         noise = "try --noise per-task"
     least = min(logs.reward_range[0], schema.missing_reward or 0.0)
-    if logs.family == "gaussian" and free and not schema.family_is_given and least == 0:
+    if logs.family == "gaussian" and free and schema.family == "auto" and least == 0:
         shape = f"try --family spend, or {MORE_TASKS}"
     return Remedies(unusual, unusual, MORE_TASKS, noise, shape, n_kinds)
 
