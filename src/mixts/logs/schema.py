@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +15,15 @@ from mixts._checks import some_names
 from mixts._numbers import LARGEST, LARGEST_COUNT
 from mixts._typing import Array, Bool, Float
 from mixts.errors import ParameterError
+from mixts.families import (
+    BernoulliStatistics,
+    GaussianStatistics,
+    LinearBernoulliStatistics,
+    LinearStatistics,
+    PoissonStatistics,
+    SpendStatistics,
+    Statistics,
+)
 from mixts.features import Features
 from mixts.logs.decisions import check_missing, feature_column
 from mixts.logs.files import EXPORTED, Piece
@@ -22,7 +31,16 @@ from mixts.prior import MixturePrior
 
 LogFamily = Literal["bernoulli", "gaussian", "poisson", "spend", "linear", "logistic"]
 
-FAMILIES = ("auto", *get_args(LogFamily))
+KINDS: dict[str, type[Statistics]] = {
+    "bernoulli": BernoulliStatistics,
+    "gaussian": GaussianStatistics,
+    "poisson": PoissonStatistics,
+    "spend": SpendStatistics,
+    "linear": LinearStatistics,
+    "logistic": LinearBernoulliStatistics,
+}
+"""Statistics of each family."""
+FAMILIES = ("auto", *KINDS)
 WITH_FEATURES = ("linear", "logistic")
 
 
