@@ -152,7 +152,7 @@ def read_tally(
 
 def pieces_to_read(files: Sequence[Log], schema: LogSchema) -> list[tuple[Piece, str]]:
     """Return the pieces of all files in order, each with its delimiter."""
-    delimiters = {file: delimiter_of(file, schema.delimiter) for file in files}
+    delimiters = {file: schema.delimiter or delimiter_of(file) for file in files}
     return [(piece, used) for file, used in delimiters.items() for piece in pieces_of(file, used)]
 
 
@@ -162,26 +162,8 @@ def pieces_to_read(files: Sequence[Log], schema: LogSchema) -> list[tuple[Piece,
 def _task_logs(
     tally: Tally, found: PieceCounts, schema: LogSchema, files: tuple[Log, ...]
 ) -> TaskLogs:
+    _refuse_bad_rows(found, schema, files)
     n_good = found.n_rows - found.bad.total
-    _, remedy = unusable_rewards(found.bad, schema.family)
-    reasons = "".join(f"\n  {line}" for line in (*found.bad.lines(), remedy) if line)
-    if not found.n_rows:
-        raise FormatError(f"no rows below the names of the columns in {', '.join(map(str, files))}")
-    seen = [name for name in found.arm_names if name]
-    check_arms(schema, [seen[i] for i in sorted_order(seen)])
-    if n_good == 0:
-        raise FormatError(f"none of {found.n_rows:,} rows can be used{reasons}")
-    # Arms that are not listed are left out as asked for; nobody asked so by an earlier prior.
-    n_unlisted = 0 if isinstance(schema.arms, MixturePrior) else found.bad.counts.get(OTHER_ARM, 0)
-    if 2 * n_good < found.n_rows - n_unlisted and not schema.allow_bad_rows:
-        silent = without_reward(found.bad, found.reward_range, refused=True)
-        if silent:
-            raise LogsError(f"{silent}{reasons}")
-        raise FormatError(
-            f"{found.bad.total:,} of {found.n_rows:,} rows are bad, which is more than half: are "
-            "the columns the right ones? If so, add --allow-bad-rows (allow_bad_rows=True)"
-            f"{reasons}"
-        )
     tasks = np.array(sorted_order(tuple(tally.tasks)), dtype=np.int64)
     arms = None
     if schema.arm is not None and schema.arms is None:
@@ -210,6 +192,30 @@ def _task_logs(
         files,
         schema,
     )
+
+
+def _refuse_bad_rows(found: PieceCounts, schema: LogSchema, files: tuple[Log, ...]) -> None:
+    """Raise an error if there are no good rows, too few of them, or none of a listed arm."""
+    n_good = found.n_rows - found.bad.total
+    _, remedy = unusable_rewards(found.bad, schema.family)
+    reasons = "".join(f"\n  {line}" for line in (*found.bad.lines(), remedy) if line)
+    if not found.n_rows:
+        raise FormatError(f"no rows below the names of the columns in {', '.join(map(str, files))}")
+    seen = [name for name in found.arm_names if name]
+    check_arms(schema, [seen[i] for i in sorted_order(seen)])
+    if n_good == 0:
+        raise FormatError(f"none of {found.n_rows:,} rows can be used{reasons}")
+    # Arms that are not listed are left out as asked for; nobody asked so by an earlier prior.
+    n_unlisted = 0 if isinstance(schema.arms, MixturePrior) else found.bad.counts.get(OTHER_ARM, 0)
+    if 2 * n_good < found.n_rows - n_unlisted and not schema.allow_bad_rows:
+        silent = without_reward(found.bad, found.reward_range, refused=True)
+        if silent:
+            raise LogsError(f"{silent}{reasons}")
+        raise FormatError(
+            f"{found.bad.total:,} of {found.n_rows:,} rows are bad, which is more than half: are "
+            "the columns the right ones? If so, add --allow-bad-rows (allow_bad_rows=True)"
+            f"{reasons}"
+        )
 
 
 def _task_times(times: TaskTimes, order: Int[Array, " n"]) -> TaskTimes:

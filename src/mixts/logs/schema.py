@@ -146,6 +146,10 @@ class LogSchema:
             self._keep(top_levels=_checks.count(self.top_levels, "top_levels"))
         if self.clip is not None:
             self._keep(clip=_limits(self.clip))
+        if self.delimiter == r"\t":  # as people write it in a shell
+            self._keep(delimiter="\t")
+        if self.delimiter is not None and len(self.delimiter) != 1:
+            raise ParameterError(f"delimiter must be one character, got {self.delimiter!r}")
 
     def _keep(self, **values: Any) -> None:
         """Set options to their checked values, while the schema is made."""
