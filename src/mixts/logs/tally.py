@@ -18,6 +18,7 @@ from mixts.families import (
     SpendStatistics,
     Statistics,
 )
+from mixts.logs.bad_rows import WIDER
 from mixts.logs.rows import Observations
 from mixts.logs.schema import KINDS
 
@@ -195,10 +196,6 @@ class _Tables:
             )
 
 
-_WIDER = {"bernoulli": "gaussian", "logistic": "linear"}
-"""Family of rewards that are neither 0 nor 1, for each family of rewards that are."""
-
-
 class Tally:
     """Statistics that grow by rows, or by merging other counts.
 
@@ -240,7 +237,7 @@ class Tally:
         tasks = self._named(self.tasks, rows.task_names, rows.tasks)
         linear = bool(self._n_features)
         arms = rows.arms if linear else self._named(self.arms, rows.arm_names, rows.arms)
-        if self._auto and self.family in _WIDER and not binary(rows.rewards).all():
+        if self._auto and self.family in WIDER and not binary(rows.rewards).all():
             self._widen()
         if self._spends is not None and (rows.rewards < 0).any():
             self._spends = None
@@ -279,7 +276,7 @@ class Tally:
 
     def merge(self, other: Counted) -> tuple[Int[Array, " n"], Int[Array, " k"]]:
         """Add the counts of another tally; return the indices that its tasks and arms have here."""
-        if other.family == _WIDER.get(self.family):
+        if other.family == WIDER.get(self.family):
             self._widen()
         elif other.family != self.family:
             other = other.widened()
