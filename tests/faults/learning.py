@@ -136,7 +136,7 @@ fault(
     "the rival of clicks with features is no regression",
     f"{POLICIES}::test_shuffled_tasks_gain_nothing[logistic]",
     edit(
-        "mixts.learning.pooled:_logistic_regression",
+        "mixts.diagnostics.bestseller:_logistic_regression",
         "climb(rows @ mean, rows @ root, *counts).v",
         "np.tanh(climb(rows @ mean, rows @ root, *counts).v)",
     ),

@@ -7,7 +7,7 @@ import pytest
 from mixts_paper.studies import predicted
 
 import mixts
-from mixts.learning.pooled import pooled_scores
+from mixts.diagnostics.bestseller import pooled_scores
 
 
 def test_gaps_are_in_standard_errors() -> None:

@@ -50,7 +50,13 @@ def register(parser: argparse.ArgumentParser) -> None:
     columns: dict[str, argparse.Action] = {}
     settings: dict[str, argparse.Action] = {}
     parser.set_defaults(run=run, columns=columns, settings=settings)
-    logs = parser.add_argument_group("the logs")
+    _add_columns(parser.add_argument_group("the logs"), columns)
+    _add_settings(parser.add_argument_group("learning"), settings)
+    add_engine_options(parser, "chosen by the work")
+    _add_output(parser.add_argument_group("output"))
+
+
+def _add_columns(logs: Any, columns: dict[str, argparse.Action]) -> None:
     logs.add_argument("logs", nargs="+", metavar="FILE", help=_FILES)
     add = _adder(logs, columns)
     add("--task", required=True, metavar="COLUMN", help="task of a row: a user, a session")
@@ -77,7 +83,9 @@ def register(parser: argparse.ArgumentParser) -> None:
     comma = "of CSV columns (default , or tab in .tsv)"
     add("--delimiter", metavar="CHARACTER", help=comma)
     add("--allow-bad-rows", action="store_true", help="accept more than half of the rows as bad")
-    learning = parser.add_argument_group("learning")
+
+
+def _add_settings(learning: Any, settings: dict[str, argparse.Action]) -> None:
     add = _adder(learning, settings)
     start = "go on from this prior with new logs: the same arms or features, family and kinds"
     add("--from", dest="start", type=Path, metavar="PRIOR", help=start)
@@ -102,14 +110,15 @@ def register(parser: argparse.ArgumentParser) -> None:
     checked = "tasks to check on (default 20%%)"
     add("--held-out", type=share, default=0.2, metavar="SHARE", help=checked)
     add("--seed", type=int, default=1, help="random seed (default 1)")
-    add_engine_options(parser, "chosen by the work")
     again = learning.add_mutually_exclusive_group()
     never = "an arm or an item is taken at most once in a task (default: as arms are in the logs)"
     add = _adder(again, settings)
     add("--once", action="store_true", help=never)
     add("--repeatable", action="store_true", help="it may be taken again")
-    output = parser.add_argument_group("output")
-    add = _adder(output, {})
+
+
+def _add_output(output: Any) -> None:
+    add = output.add_argument
     add("--out", type=Path, default=Path("prior.json"), metavar="FILE", help="file of the prior")
     add("--report", type=Path, metavar="FILE", help="page about it (default: --out as .html)")
     add("--no-report", action="store_true", help="write no page")

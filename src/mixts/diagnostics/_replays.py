@@ -11,13 +11,13 @@ import numpy as np
 
 from mixts import _random
 from mixts._progress import step
-from mixts._typing import Array, ArrayLike, Bool, Float, Int
+from mixts._typing import Array, Bool, Float, Int
 from mixts.agents import Agent
+from mixts.diagnostics.bestseller import Bestseller, pooled_scores
 from mixts.engines import EngineLike, engine_of
 from mixts.environments import ReplayArms, ReplayBandit
 from mixts.environments.base import Problem
 from mixts.families import Statistics
-from mixts.learning.pooled import pooled_scores
 from mixts.logs import TaskRows, read_rows
 from mixts.logs.fit import learn_from
 from mixts.logs.fitted import Fit
@@ -41,33 +41,6 @@ chunk knows only the arms of its own tasks. The random numbers depend on both.""
 
 _MOST_NUMBERS = 1 << 25
 """Largest size of the recorded rows in memory: 256 MiB."""
-
-
-class Bestseller:
-    """Agent that takes the available action with the highest score, and never learns.
-
-    Parameters
-    ----------
-    scores
-        Score of each arm, (K,), or coefficients of the features, (d,).
-    n_tasks, seed
-        As for all agents; the seed is not used.
-    """
-
-    def __init__(self, scores: Float[Array, " p"], n_tasks: int, seed: Any = None) -> None:
-        self.scores = scores
-        self._n_tasks = n_tasks
-
-    def act(
-        self, actions: Array | None = None, tasks: None = None, mask: ArrayLike | None = None
-    ) -> Int[Array, " n"]:
-        """Return the action with the highest score for each task."""
-        values = self.scores if actions is None else actions @ self.scores
-        values = np.broadcast_to(values, (self._n_tasks, values.shape[-1]))
-        return np.argmax(values if mask is None else np.where(mask, values, -np.inf), axis=1)
-
-    def update(self, actions: Any, outcomes: Any) -> None:
-        """Learn nothing."""
 
 
 class Fold(NamedTuple):

@@ -13,9 +13,9 @@ from mixts._numbers import Estimate, estimate
 from mixts._typing import Array, Float
 from mixts.agents import policy_named
 from mixts.diagnostics._replays import BESTSELLER, PastTasks, replay
+from mixts.diagnostics.bestseller import pooled_scores
 from mixts.engines import EngineLike
 from mixts.errors import ParameterError
-from mixts.learning.pooled import pooled_scores
 from mixts.logs.fitted import Fit
 
 N_DECISIONS = (5, 10, 20)

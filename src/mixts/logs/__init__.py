@@ -1,13 +1,15 @@
 """Past tasks from logs: rows of files and tables become statistics, and these a checked prior."""
 
 from mixts.logs import decisions
+from mixts.logs.again import TaskRows, read_rows
 from mixts.logs.bad_rows import BadRows, Example
 from mixts.logs.fitted import Fit
-from mixts.logs.read import TaskLogs, TaskRows, read_logs, read_rows
+from mixts.logs.read import TaskLogs, read_logs
 from mixts.logs.review import review
 from mixts.logs.row_faults import LogWarning
+from mixts.logs.schema import LogSchema
 
 __all__ = [
-    "BadRows", "Example", "Fit", "LogWarning", "TaskLogs", "TaskRows", "decisions", "read_logs",
-    "read_rows", "review",
+    "BadRows", "Example", "Fit", "LogSchema", "LogWarning", "TaskLogs", "TaskRows", "decisions",
+    "read_logs", "read_rows", "review",
 ]  # fmt: skip

@@ -106,7 +106,7 @@ def without_reward(bad: BadRows, reward_range: tuple[float, float], refused: boo
     )
 
 
-_WIDER = {"bernoulli": "gaussian", "poisson": "gaussian", "spend": "gaussian", "logistic": "linear"}
+WIDER = {"bernoulli": "gaussian", "poisson": "gaussian", "spend": "gaussian", "logistic": "linear"}
 """Family that allows the rewards that another one refuses."""
 
 
@@ -128,8 +128,8 @@ def unusable_rewards(bad: BadRows, family: str) -> tuple[int, str]:
             "A reward must be a number: 1 for a success and 0 for none, or an amount with a "
             "decimal point, such as 1200.5, without other separators and signs such as % or $."
         )
-    elif family in _WIDER:
-        wider = _WIDER[family]
+    elif family in WIDER:
+        wider = WIDER[family]
         remedy = f'Correct these rewards, or choose --family {wider} (family="{wider}").'
     else:
         remedy = "Correct these rewards."

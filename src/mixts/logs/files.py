@@ -173,13 +173,8 @@ def are_numbers(kind: Any, *, text: bool = False) -> bool:
     )  # fmt: skip
 
 
-def delimiter_of(path: Log, given: str | None) -> str:
-    """Return the given delimiter, by default a tab for ``.tsv`` files and a comma for others."""
-    if given is not None:
-        given = "\t" if given == r"\t" else given  # as people write it in a shell
-        if len(given) != 1:
-            raise ParameterError(f"delimiter must be one character, got {given!r}")
-        return given
+def delimiter_of(path: Log) -> str:
+    """Return the usual delimiter: a tab for ``.tsv`` files and a comma for others."""
     return "\t" if str(path).lower().removesuffix(".gz").endswith(".tsv") else ","
 
 

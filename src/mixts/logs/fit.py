@@ -34,7 +34,7 @@ from mixts.logs.held_out import divide
 from mixts.logs.read import TaskLogs, read_logs
 from mixts.logs.review import NO_KINDS, review
 from mixts.logs.row_faults import LogWarning
-from mixts.logs.schema import LogFamily
+from mixts.logs.schema import KINDS
 from mixts.prior import MixturePrior
 
 MIN_EXPECTED_REPEATS, MAX_REPEAT_RATIO, MAX_REPEATED_SHARE = 20.0, 0.05, 0.01
@@ -42,10 +42,7 @@ MIN_EXPECTED_REPEATS, MAX_REPEAT_RATIO, MAX_REPEATED_SHARE = 20.0, 0.05, 0.01
 logs have less than this share of them, and less than this share of rows repeats an arm."""
 _OF_LEARNING_ANEW = frozenset({"few-tasks", NO_KINDS, "short-tasks", "rare-arms"})
 """Warnings that mean nothing in a refit: kinds and rare arms are those of the earlier prior."""
-_LOG_FAMILIES: dict[str, LogFamily] = {
-    "bernoulli-arms": "bernoulli", "gaussian-arms": "gaussian", "poisson-arms": "poisson",
-    "spend-arms": "spend", "linear-gaussian": "linear", "linear-bernoulli": "logistic",
-}  # fmt: skip
+_LOG_FAMILIES = {statistics.kind: name for name, statistics in KINDS.items()}
 """Families of logs, by the kind of their statistics."""
 
 
@@ -67,7 +64,7 @@ def fit_logs(
         CSV or Parquet files (a path, a pattern, a folder), a table of pandas, polars or pyarrow, or
         a list of these; or the result of :func:`mixts.logs.read_logs`.
     columns
-        Arguments of :func:`mixts.logs.read_logs`, needed for files and tables: ``task``,
+        Fields of :class:`mixts.logs.LogSchema`, needed for files and tables: ``task``,
         ``reward``, ``arm`` or ``features``, and options such as ``family`` or ``delimiter``.
     seed
         Seed of all that is random.
@@ -196,7 +193,7 @@ def _remedies(
     if free and choice is None and has_noise(logs.statistics):
         noise = "try --noise per-task"
     least = min(logs.reward_range[0], schema.missing_reward or 0.0)
-    if logs.family == "gaussian" and free and not schema.family_is_given and least == 0:
+    if logs.family == "gaussian" and free and schema.family == "auto" and least == 0:
         shape = f"try --family spend, or {MORE_TASKS}"
     return Remedies(unusual, unusual, MORE_TASKS, noise, shape, n_kinds)
 

@@ -16,7 +16,8 @@ from mixts._typing import Array, Int
 from mixts.engines import EngineLike
 from mixts.errors import LogsError
 from mixts.families import Statistics
-from mixts.logs.read import TaskLogs, read_before
+from mixts.logs.again import read_before
+from mixts.logs.read import TaskLogs
 from mixts.logs.row_faults import LogWarning
 from mixts.logs.rows import time_text
 

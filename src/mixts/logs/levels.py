@@ -80,7 +80,7 @@ def find_features(jobs: Sequence[tuple[Piece, str]], schema: LogSchema, engine: 
     known = [number_columns(piece) for piece in {piece.path: piece for piece, _ in jobs}.values()]
     unclear = tuple(
         name
-        for name in schema.features
+        for name in schema.feature_columns
         if name in schema.text or not all(name in names for names in known)
     )
     found = {name: Values(counts=Counter()) for name in unclear}
@@ -90,7 +90,7 @@ def find_features(jobs: Sequence[tuple[Piece, str]], schema: LogSchema, engine: 
             found = {name: found[name] + part[name] for name in unclear}
     columns: list[Feature] = []
     has_constant = schema.intercept
-    for name in schema.features:
+    for name in schema.feature_columns:
         if name not in found or (name not in schema.text and found[name].are_numbers):
             columns.append(NumberFeature(name))
             continue

@@ -254,7 +254,7 @@ class PieceCounts:
 
 def tally_of(schema: LogSchema) -> Tally:
     """Return an empty tally of rows."""
-    return Tally(schema.family, schema.arms, len(schema.feature_names), schema.decimals)
+    return Tally(schema.family, schema.listed_arms, len(schema.feature_names), schema.decimals)
 
 
 def read_piece(piece: Piece, delimiter: str, schema: LogSchema) -> PieceCounts:
@@ -268,8 +268,8 @@ def read_piece(piece: Piece, delimiter: str, schema: LogSchema) -> PieceCounts:
         rows = observations(batch, schema, piece.path)
         if len(rows.arm_names) > MANY_ARMS:  # before all of them get room
             refuse_arm_a_row(len(rows.rewards), len(rows.arm_names), str(schema.arm))
-        if schema.arms is not None:
-            seen = _arms_seen(seen.union(rows.arm_names), schema.arms)
+        if schema.listed_arms is not None:
+            seen = _arms_seen(seen.union(rows.arm_names), schema.listed_arms)
         tasks, arms = tally.add(rows)
         spans.add(tasks, rows.features)
         if schema.time is not None:
@@ -307,7 +307,7 @@ def _batch_counts(
     return replace(found, n_other=len(unlike), other=other, amounts=amounts)
 
 
-def _arms_seen(names: frozenset[str], listed: tuple[str, ...]) -> frozenset[str]:
+def _arms_seen(names: frozenset[str], listed: Sequence[str]) -> frozenset[str]:
     """Return the listed arms among these names, and as many others as a message needs."""
     found = names.intersection(listed)
     return found.union(sorted(names - found)[:MANY_ARMS])

@@ -19,6 +19,7 @@ from mixts.logs.bad_rows import (
 from mixts.logs.pieces import MAX_RATING_LEVELS
 from mixts.logs.read import TaskLogs
 from mixts.logs.row_faults import MIN_ROWS, MOST_NAMED, LogWarning, copies, drift, sorted_rows
+from mixts.prior import MixturePrior
 
 NO_KINDS = "no-kinds"
 """Code of the warning that tasks are too short to show kinds."""
@@ -144,7 +145,7 @@ def _lost_rows(logs: TaskLogs) -> list[LogWarning]:
 def _unknown_arms(logs: TaskLogs) -> LogWarning | None:
     """Warn of rows whose arm the earlier prior does not know."""
     n = logs.bad_rows.counts.get(OTHER_ARM, 0)
-    if not n or not logs.schema.arms_may_lack_rows:
+    if not n or not isinstance(logs.schema.arms, MixturePrior):
         return None
     first = logs.bad_rows.examples[OTHER_ARM][0].value
     said = (
@@ -262,7 +263,7 @@ def _only_purchases(logs: TaskLogs) -> LogWarning | None:
     empty = logs.n_missing + logs.bad_rows.counts.get(NO_REWARD, 0)
     if not 0 < low < high or empty or len(logs.sample) < MIN_ROWS:
         return None
-    asked = logs.schema.family_is_given or logs.family not in ("gaussian", "linear")
+    asked = logs.schema.family != "auto" or logs.family not in ("gaussian", "linear")
     if logs.family != "spend" and (asked or not (_skewed(logs) or _priced(logs))):
         return None
     family = "linear" if logs.family == "linear" else "gaussian"

@@ -249,8 +249,8 @@ def observations(batch: RowBatch, schema: LogSchema, path: str) -> Observations:
     if schema.arm is not None:
         arms, arm_names = coded_names(batch.columns[schema.arm], "arm")
         found.note(NO_ARM, arms < 0)
-        if schema.arms is not None:
-            listed = np.array([*(name in schema.arms for name in arm_names), False])
+        if schema.listed_arms is not None:
+            listed = np.array([*(name in schema.listed_arms for name in arm_names), False])
             found.note(OTHER_ARM, ~listed[arms], lambda i: arm_names[arms[i]])
     rewards, missing = found.numbers(schema.reward, "reward", NO_REWARD, schema.missing_reward)
     if schema.clip is not None:

@@ -6,14 +6,24 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
 from mixts import _checks
+from mixts._checks import some_names
 from mixts._numbers import LARGEST, LARGEST_COUNT
 from mixts._typing import Array, Bool, Float
 from mixts.errors import ParameterError
+from mixts.families import (
+    BernoulliStatistics,
+    GaussianStatistics,
+    LinearBernoulliStatistics,
+    LinearStatistics,
+    PoissonStatistics,
+    SpendStatistics,
+    Statistics,
+)
 from mixts.features import Features
 from mixts.logs.decisions import check_missing, feature_column
 from mixts.logs.files import EXPORTED, Piece
@@ -21,51 +31,191 @@ from mixts.prior import MixturePrior
 
 LogFamily = Literal["bernoulli", "gaussian", "poisson", "spend", "linear", "logistic"]
 
-FAMILIES = ("auto", *get_args(LogFamily))
+KINDS: dict[str, type[Statistics]] = {
+    "bernoulli": BernoulliStatistics,
+    "gaussian": GaussianStatistics,
+    "poisson": PoissonStatistics,
+    "spend": SpendStatistics,
+    "linear": LinearStatistics,
+    "logistic": LinearBernoulliStatistics,
+}
+"""Statistics of each family."""
+FAMILIES = ("auto", *KINDS)
 WITH_FEATURES = ("linear", "logistic")
 
-BATCH_ROWS = 1 << 17
-"""Approximate number of rows in memory at a time."""
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LogSchema:
-    """Columns to read, and what their values must be."""
+    """Columns of logs and how to read them: keyword arguments of :func:`mixts.logs.read_logs`.
+
+    Attributes
+    ----------
+    task, reward
+        Columns of the task and of the reward.
+    arm, features
+        Column of the chosen arm, or columns of the features of the choice: one of the two. Numbers
+        stay as they are. A column most of whose values are no numbers is text, and each of its
+        levels is a number that is 0 or 1; if the rows have an intercept or the levels of an earlier
+        feature, the first level has none: it is the reference. A :class:`mixts.Features`, such as
+        ``prior.features``, gives the same rows as an earlier prior.
+    family
+        With features "logistic", which is :class:`mixts.LinearBernoulli`, or "linear"; with arms
+        "bernoulli", "gaussian", "poisson" or "spend". "auto" is "logistic" with features and
+        "bernoulli" with arms if every reward is 0 or 1. Otherwise it is "linear" with features;
+        with arms it is "spend" if no reward is negative, more than 3% are 0 and the others have
+        more than 24 different values, and "gaussian" if not.
+    intercept
+        Whether to add a first feature that is always 1.
+    arms
+        Names of the only arms, in their order, each of which must occur in the logs; or an earlier
+        prior, whose arms may have no rows, so that the new prior can replace it. By default all
+        arms of the logs, sorted.
+    missing_reward
+        Reward of the rows that have none (null, NaN, an empty text), for example 0 where only
+        clicks are recorded. By default these rows are bad.
+    clip
+        Smallest and largest reward. Rewards beyond them count as these, so that a few huge rewards
+        do not decide what is learned. By default rewards stay as they are.
+    time
+        Column of the time of each row: numbers, or dates as in ISO 8601 (without a zone: UTC).
+        :func:`mixts.fit_logs` then holds out the latest tasks.
+    delimiter
+        Column separator of CSV files; by default a tab for ``.tsv`` files and a comma for others.
+    allow_bad_rows
+        Whether to accept logs in which more than half of the rows are bad.
+    batch_rows
+        Approximate number of rows in memory at a time.
+    text
+        Features that are text even if they look like numbers, such as postal codes.
+    top_levels
+        Keep so many levels of each text feature, the most frequent ones; the rest are one level,
+        "other". By default all are kept, and more than 50 are refused.
+    decimals
+        Decimals to which features are rounded; by default they are not. The family "logistic"
+        counts each distinct row of a task, at most 10,000: rounded features have fewer.
+    before, exported, renamed
+        Set while files are read: the time from which on rows are left out, whether all files are
+        exports of a service's decisions, and features whose column has another name.
+    """
 
     task: str
     reward: str
-    arm: str | None
-    features: tuple[str, ...]
-    intercept: bool
-    family: str
-    arms: tuple[str, ...] | None
-    """Names of the only arms; None if any name is an arm."""
-    batch_rows: int = BATCH_ROWS
-    delimiter: str | None = None
-    """Column separator of CSV files; None if it follows from the file's name."""
+    arm: str | None = None
+    features: Sequence[str] | Features | None = None
+    family: Literal["auto"] | LogFamily = "auto"
+    intercept: bool = False
+    arms: Sequence[str] | MixturePrior | None = None
     missing_reward: float | None = None
-    """Reward of rows without one; None if these rows are bad."""
-    text: tuple[str, ...] = ()
-    """Features that are text even if they look like numbers."""
-    top_levels: int | None = None
-    """Levels of a text feature to keep; the rest are one level. None keeps all."""
-    space: Features | None = None
-    """The features of tasks with features, which a first pass over the files may have found."""
-    time: str | None = None
     clip: tuple[float, float] | None = None
-    """Smallest and largest reward; rewards beyond them count as these. None keeps all."""
-    before: float | None = None
-    """Read only rows before this time; None to read all."""
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    """Columns of features whose column has another name than the feature."""
+    time: str | None = None
+    delimiter: str | None = None
+    allow_bad_rows: bool = False
+    batch_rows: int = 1 << 17
+    text: Sequence[str] = ()
+    top_levels: int | None = None
     decimals: int | None = None
-    """Decimals to which the numbers of a row of features are rounded; None keeps all."""
-    arms_may_lack_rows: bool = False
-    """Whether some of the arms may occur in no row: those of an earlier prior may."""
+    before: float | None = None
     exported: bool = False
-    """Whether all files are exports of a service's decisions."""
-    family_is_given: bool = False
-    """Whether the caller named the family, which else follows from the columns and the rewards."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.family not in FAMILIES:
+            expected = ", ".join(FAMILIES)
+            raise ParameterError(f"family must be one of {expected}, got {self.family!r}")
+        if (self.arm is None) == (self.features is None):
+            raise ParameterError(
+                "expected either arm, the column that says what was chosen, or features, the "
+                f"columns that describe it, got arm={self.arm!r} and features={self.features!r}"
+            )
+        if self.family != "auto" and (self.family in WITH_FEATURES) != (self.arm is None):
+            needs = "features" if self.family in WITH_FEATURES else "an arm"
+            raise ParameterError(
+                f"family {self.family!r} needs {needs}; choose 'auto' or another family"
+            )
+        if self.arm is None:
+            self._check_features()
+        else:
+            self._check_without_features()
+        value = check_missing(self.missing_reward)
+        if value is not None and unsupported(np.array([value]), self.family)[0]:
+            raise ParameterError(
+                f"missing_reward must be a reward of the family {self.family!r}, got {value:g}"
+            )
+        self._keep(missing_reward=value, batch_rows=_checks.count(self.batch_rows, "batch_rows"))
+        if self.top_levels is not None:
+            self._keep(top_levels=_checks.count(self.top_levels, "top_levels"))
+        if self.clip is not None:
+            self._keep(clip=_limits(self.clip))
+        if self.delimiter == r"\t":  # as people write it in a shell
+            self._keep(delimiter="\t")
+        if self.delimiter is not None and len(self.delimiter) != 1:
+            raise ParameterError(f"delimiter must be one character, got {self.delimiter!r}")
+
+    def _keep(self, **values: Any) -> None:
+        """Set options to their checked values, while the schema is made."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _check_features(self) -> None:
+        """Check the features, and the options that belong to them."""
+        if self.arms is not None:
+            raise ParameterError("arms is the list of arms: leave it out with features")
+        names = self.feature_columns
+        row = [*names, *(["intercept"] if self.intercept else [])]
+        if self.space is not None:
+            if self.intercept > self.space.intercept:
+                raise ParameterError(
+                    "intercept is a part of these features: leave it out, or make others"
+                )
+            self._keep(intercept=self.space.intercept)
+        elif isinstance(self.features, str) or not row or len(set(row)) < len(row):
+            raise ParameterError(
+                f"features must be different columns, at least one, got {self.features!r}"
+            )
+        if isinstance(self.text, str):
+            raise ParameterError(f"text must be a list of features, got {self.text!r}")
+        if self.text and (self.space is not None or not set(names).issuperset(self.text)):
+            known = "none, they are known already" if self.space is not None else ", ".join(names)
+            raise ParameterError(f"text must be among the features ({known}), got {self.text}")
+        if self.decimals is not None:
+            self._keep(decimals=_checks.count(self.decimals, "decimals", least=0))
+
+    def _check_without_features(self) -> None:
+        """Check the list of arms; refuse options that belong to features."""
+        given = {
+            "intercept": self.intercept,
+            "text": self.text,
+            "decimals": self.decimals is not None,
+        }
+        for name, is_given in given.items():
+            if is_given:
+                raise ParameterError(f"{name} is for features: leave it out with arms")
+        if isinstance(self.arms, MixturePrior):
+            if self.arms.arm_names is None:
+                raise ParameterError(
+                    f"arms must be names, or a prior that names its arms, got {self.arms!r}"
+                )
+        elif self.arms is not None:
+            listed = _checks.name_list([str(name) for name in self.arms], len(self.arms), "arms")
+            if not listed:
+                raise ParameterError("arms must name at least one arm, got none")
+            self._keep(arms=listed)
+
+    @property
+    def listed_arms(self) -> Sequence[str] | None:
+        """Names of the only arms; None if any name is an arm."""
+        return self.arms.arm_names if isinstance(self.arms, MixturePrior) else self.arms
+
+    @property
+    def space(self) -> Features | None:
+        """The features, once they are known: given, or found by a first pass over the files."""
+        return self.features if isinstance(self.features, Features) else None
+
+    @property
+    def feature_columns(self) -> tuple[str, ...]:
+        """Names of the features, without an intercept; none with arms."""
+        given = self.features
+        return given.raw_names if isinstance(given, Features) else tuple(given or ())
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -78,7 +228,7 @@ class LogSchema:
         named = [
             ("the task (--task)", self.task), ("the arm (--arm)", self.arm),
             ("the reward (--reward)", self.reward), ("the time (--time)", self.time),
-            *(("a feature (--features)", self.renamed.get(n, n)) for n in self.features),
+            *(("a feature (--features)", self.renamed.get(n, n)) for n in self.feature_columns),
         ]  # fmt: skip
         return tuple((role, column) for role, column in named if column is not None)
 
@@ -110,119 +260,8 @@ def support(family: str) -> str:
     return known.get(family, f"between -{LARGEST:g} and {LARGEST:g}")
 
 
-# -- options --------------------------------------------------------------------------------------
-
-
-def log_schema(
-    task: str,
-    reward: str,
-    arm: str | None,
-    features: Sequence[str] | Features | None,
-    family: str,
-    intercept: bool,
-    arms: Sequence[str] | MixturePrior | None,
-) -> LogSchema:
-    """Return the schema of logs with these columns; parameters as in ``read_logs``."""
-    if family not in FAMILIES:
-        raise ParameterError(f"family must be one of {', '.join(FAMILIES)}, got {family!r}")
-    if (arm is None) == (features is None):
-        raise ParameterError(
-            "expected either arm, the column that says what was chosen, or features, the columns "
-            f"that describe it, got arm={arm!r} and features={features!r}"
-        )
-    space = None
-    if isinstance(features, Features):
-        if intercept > features.intercept:
-            raise ParameterError(
-                "intercept is a part of these features: leave it out, or make others"
-            )
-        space, intercept, features = features, features.intercept, features.raw_names
-    linear = features is not None
-    if family != "auto" and (family in WITH_FEATURES) != linear:
-        needs = "features" if family in WITH_FEATURES else "an arm"
-        raise ParameterError(f"family {family!r} needs {needs}; choose 'auto' or another family")
-    if not linear and intercept:
-        raise ParameterError("intercept is for features: leave it out with arms")
-    if linear and arms is not None:
-        raise ParameterError("arms is the list of arms: leave it out with features")
-    names = () if features is None else tuple(features)
-    repeated = {
-        name for name in names if names.count(name) > 1 or (intercept and name == "intercept")
-    }
-    if (linear and not names and not intercept) or repeated or isinstance(features, str):
-        raise ParameterError(f"features must be different columns, at least one, got {features!r}")
-    return LogSchema(
-        task, reward, arm, names, intercept, family, _arm_names(arms), space=space,
-        arms_may_lack_rows=isinstance(arms, MixturePrior), family_is_given=family != "auto",
-    )  # fmt: skip
-
-
-def _arm_names(arms: Sequence[str] | MixturePrior | None) -> tuple[str, ...] | None:
-    """Return the names of arms, as given or of an earlier prior."""
-    if arms is None:
-        return None
-    if not isinstance(arms, MixturePrior):
-        listed = _checks.name_list([str(name) for name in arms], len(arms), "arms")
-        if not listed:
-            raise ParameterError("arms must name at least one arm, got none")
-        return listed
-    if arms.arm_names is None:
-        raise ParameterError(f"arms must be names, or a prior that names its arms, got {arms!r}")
-    return arms.arm_names
-
-
-def with_options(schema: LogSchema, **given: Any) -> LogSchema:
-    """Return a schema with the other options of ``read_logs``, checked."""
-    top = given["top_levels"]
-    return replace(
-        schema,
-        **given
-        | {
-            "batch_rows": _checks.count(given["batch_rows"], "batch_rows"),
-            "missing_reward": _missing(given["missing_reward"], schema.family),
-            "text": _text_features(given["text"], schema),
-            "top_levels": None if top is None else _checks.count(top, "top_levels"),
-            "clip": _limits(given["clip"]),
-            "decimals": _decimals(given["decimals"], schema),
-        },
-    )
-
-
-def _text_features(text: Sequence[str], schema: LogSchema) -> tuple[str, ...]:
-    """Return the features that are text; they must be among the features."""
-    if isinstance(text, str):
-        raise ParameterError(f"text must be a list of features, got {text!r}")
-    unknown = [name for name in text if name not in schema.features]
-    if unknown or (text and schema.space is not None):
-        known = "none, they are known already"
-        known = known if schema.space is not None else ", ".join(schema.features)
-        raise ParameterError(f"text must be among the features ({known}), got {list(text)}")
-    return tuple(text)
-
-
-def _decimals(given: Any, schema: LogSchema) -> int | None:
-    """Return the number of decimals, which only features have."""
-    if given is None:
-        return None
-    if schema.arm is not None:
-        raise ParameterError("decimals is for features: leave it out with arms")
-    return _checks.count(given, "decimals", least=0)
-
-
-def _missing(given: Any, family: str) -> float | None:
-    """Return the reward of rows without one, which the family must allow."""
-    value = check_missing(given)
-    if value is not None and unsupported(np.array([value]), family)[0]:
-        raise ParameterError(
-            f"missing_reward must be a reward of the family {family!r}, got {value:g}"
-        )
-    return value
-
-
-def _limits(clip: Any) -> tuple[float, float] | None:
+def _limits(clip: Any) -> tuple[float, float]:
     """Return the smallest and largest reward, which must be different numbers."""
-    if clip is None:
-        return None
     try:
         low, high = map(float, clip)
     except (TypeError, ValueError):
@@ -251,7 +290,7 @@ def _renamed(schema: LogSchema) -> dict[str, str]:
     """Return the columns of the features of an earlier prior that an export had to rename."""
     if schema.space is None:
         return {}
-    columns = {name: feature_column(name) for name in schema.features}
+    columns = {name: feature_column(name) for name in schema.feature_columns}
     return {name: column for name, column in columns.items() if column != name}
 
 
@@ -281,8 +320,7 @@ def _check_columns(piece: Piece, schema: LogSchema, delimiter: str) -> None:
 
 def _hint(piece: Piece, name: str, delimiter: str) -> str:
     """Say why a column may be missing; "" if nothing is known."""
-    columns = {column.strip().casefold(): column for column in piece.header}
-    similar = difflib.get_close_matches(name.strip().casefold(), columns, n=1)
+    similar = _similar(name, piece.header)
     if len(piece.header) == 1 and piece.format == "csv":
         others = [mark for mark in ",;\t|" if mark != delimiter and mark in piece.header[0]]
         if others:
@@ -291,8 +329,35 @@ def _hint(piece: Piece, name: str, delimiter: str) -> str:
                 f"--delimiter {others[0]!r} (delimiter={others[0]!r})"
             )
     if similar:
-        return f"; did you mean {columns[similar[0]]!r}?"
+        return f"; did you mean {similar!r}?"
     number = re.compile(r"[+-]?[0-9.]*[0-9]")
     if piece.format == "csv" and any(number.fullmatch(column.strip()) for column in piece.header):
         return "; this seems to be a row: the first line must hold the names of the columns"
     return ""
+
+
+# -- arms of files --------------------------------------------------------------------------------
+
+
+def check_arms(schema: LogSchema, seen: Sequence[str]) -> None:
+    """Refuse listed arms that no row has: a misspelt name would be an arm of its own."""
+    if schema.arms is None or isinstance(schema.arms, MixturePrior):
+        return
+    found = set(seen)
+    unknown = next((name for name in schema.arms if name not in found), None)
+    if unknown is None:
+        return
+    similar = _similar(unknown, seen)
+    hint = f": did you mean {similar!r}?" if similar else f". Its arms are {some_names(seen)}."
+    raise ParameterError(
+        f"arms must occur in the logs, and {unknown!r} does not{hint} To have an arm without "
+        "rows, take the arms of an earlier prior (--from PRIOR, arms=prior), or add the arm to "
+        "the learned prior (mixts arms add, prior.add_arms)"
+    )
+
+
+def _similar(name: str, names: Sequence[str]) -> str | None:
+    """Return the name that is most like another one, in any case; None if none is like it."""
+    known = {each.strip().casefold(): each for each in names}
+    found = difflib.get_close_matches(name.strip().casefold(), known, n=1)
+    return known[found[0]] if found else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -15,20 +15,12 @@ from mixts.families import (
     GaussianStatistics,
     LinearBernoulliStatistics,
     LinearStatistics,
-    PoissonStatistics,
     SpendStatistics,
     Statistics,
 )
+from mixts.logs.bad_rows import WIDER
 from mixts.logs.rows import Observations
-
-KINDS: dict[str, type[Statistics]] = {
-    "bernoulli": BernoulliStatistics,
-    "gaussian": GaussianStatistics,
-    "poisson": PoissonStatistics,
-    "spend": SpendStatistics,
-    "linear": LinearStatistics,
-    "logistic": LinearBernoulliStatistics,
-}
+from mixts.logs.schema import KINDS
 
 MOST_NUMBERS = 1 << 31
 """Largest size of an array: 16 GiB. A larger one is usually a mistake: an arm for every row."""
@@ -69,6 +61,15 @@ class Counted:
     too_large: str = ""
     """Why the rows did not fit into the tables that the family "logistic" needs; "" if they did,
     or if no table was made."""
+
+    def widened(self) -> Counted:
+        """Return counts of rewards 0 and 1 as counts of any rewards."""
+        counts = self.statistics
+        if isinstance(counts, LinearBernoulliStatistics):
+            return replace(self, family="linear", statistics=counts.to_linear())
+        assert isinstance(counts, BernoulliStatistics)
+        wide, spends = as_gaussian(counts), as_spends(counts)
+        return replace(self, family="gaussian", statistics=wide, spends=spends)
 
 
 class _Arrays:
@@ -195,10 +196,6 @@ class _Tables:
             )
 
 
-_WIDER = {"bernoulli": "gaussian", "logistic": "linear"}
-"""Family of rewards that are neither 0 nor 1, for each family of rewards that are."""
-
-
 class Tally:
     """Statistics that grow by rows, or by merging other counts.
 
@@ -229,14 +226,9 @@ class Tally:
 
     def _widen(self) -> None:
         """Convert counts of rewards 0 and 1 to counts of any rewards."""
-        self.family = _WIDER[self.family]
-        if isinstance(self._store, _Tables):
-            self._store = _Arrays.of(self._store.statistics.to_linear(), self._n_features)
-            return
-        self._store.grow(len(self.tasks), len(self.arms))
-        counts = self._store.select(np.arange(len(self.tasks)), np.arange(len(self.arms)))
-        assert isinstance(counts, BernoulliStatistics)
-        self._spends, self._store = _Arrays.of(as_spends(counts)), _Arrays.of(as_gaussian(counts))
+        wide = self.counted().widened()
+        self.family, self._store = wide.family, _Arrays.of(wide.statistics, self._n_features)
+        self._spends = None if wide.spends is None else _Arrays.of(wide.spends)
 
     # -- counting -----------------------------------------------------------------------------
 
@@ -245,7 +237,7 @@ class Tally:
         tasks = self._named(self.tasks, rows.task_names, rows.tasks)
         linear = bool(self._n_features)
         arms = rows.arms if linear else self._named(self.arms, rows.arm_names, rows.arms)
-        if self._auto and self.family in _WIDER and not binary(rows.rewards).all():
+        if self._auto and self.family in WIDER and not binary(rows.rewards).all():
             self._widen()
         if self._spends is not None and (rows.rewards < 0).any():
             self._spends = None
@@ -284,32 +276,25 @@ class Tally:
 
     def merge(self, other: Counted) -> tuple[Int[Array, " n"], Int[Array, " k"]]:
         """Add the counts of another tally; return the indices that its tasks and arms have here."""
-        if other.family == _WIDER.get(self.family):
+        if other.family == WIDER.get(self.family):
             self._widen()
+        elif other.family != self.family:
+            other = other.widened()
         self._too_large = self._too_large or other.too_large
         tasks = self.tasks.indices(other.tasks)
         arms = self.arms.indices(other.arms)
-        theirs, spends = other.statistics, other.spends
-        if self.family == "gaussian" and isinstance(theirs, BernoulliStatistics):
-            spends, theirs = as_spends(theirs), as_gaussian(theirs)
-        if spends is None:
+        if other.spends is None:
             self._spends = None
         elif self._spends is not None:
             self._spends.grow(len(self.tasks), len(self.arms))
-            self._spends.merge(tasks, arms, spends)
+            self._spends.merge(tasks, arms, other.spends)
         self._store.grow(len(self.tasks), len(self.arms))
         try:
-            self._store.merge(tasks, arms, self._wide(theirs))
+            self._store.merge(tasks, arms, other.statistics)
         except _TooLargeError as error:
             self._leave_tables(error)
-            self._store.merge(tasks, arms, self._wide(theirs))
+            self._store.merge(tasks, arms, other.widened().statistics)
         return tasks, arms
-
-    def _wide(self, theirs: Statistics) -> Statistics:
-        """Return the statistics, converted to "linear" if this tally counts so."""
-        if isinstance(theirs, LinearBernoulliStatistics) and self.family == "linear":
-            return theirs.to_linear()
-        return theirs
 
     def counted(
         self, tasks: Int[Array, " n"] | None = None, arms: Int[Array, " k"] | None = None

@@ -117,7 +117,7 @@ def _number(fit: Fit) -> str:
     """Name the number of an arm or feature that the page shows."""
     if fit.logs.arms is not None:
         return "mean"
-    return "log odds" if fit.logs.family == "logistic" else "coefficient"
+    return "log odds" if fit.prior.family.link == "logit" else "coefficient"
 
 
 def _items(fit: Fit) -> str:
@@ -151,7 +151,7 @@ def _summary(
 def _legend(fit: Fit, reward: str) -> str:
     linear = fit.logs.arms is None
     numbers = "Coefficients of features" if linear else f"Means of `{reward}`"
-    if fit.logs.family == "logistic":
+    if fit.prior.family.link == "logit":
         numbers = f"Coefficients of features, which add to the log odds of `{reward}`"
     if linear and fit.n_kinds > 1:
         numbers += (

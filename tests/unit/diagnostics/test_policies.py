@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from mixts.diagnostics import Earnings, PolicyComparison, _replays, compare_policies
+from mixts.diagnostics.bestseller import pooled_scores
 from mixts.errors import ParameterError
-from mixts.learning.pooled import pooled_scores
 from mixts.logs import read_rows
 from mixts.logs.fit import fit_logs, learn_from
 from mixts.logs.fitted import Fit

@@ -11,7 +11,7 @@ import pytest
 from mixts.errors import LogsError, ParameterError
 from mixts.families import LinearBernoulliStatistics, LinearStatistics
 from mixts.logs import read_logs
-from mixts.logs.read import read_before
+from mixts.logs.again import read_before
 from tests.unit.logs.sample_logs import write
 
 COLUMNS: dict[str, Any] = {"task": "user", "features": ["price", "size"], "reward": "clicked"}

@@ -6,15 +6,44 @@ A prior must earn more than that.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from mixts._typing import Array, Float
+from mixts._typing import Array, ArrayLike, Float, Int
 from mixts.families import Statistics
 from mixts.families._logistic import climb
 from mixts.prior import MixturePrior
 
 RARE = 0.1
 """An arm with less than this share of the average number of rewards ranks below the others."""
+
+
+class Bestseller:
+    """Agent that takes the available action with the highest score, and never learns.
+
+    Parameters
+    ----------
+    scores
+        Score of each arm, (K,), or coefficients of the features, (d,).
+    n_tasks, seed
+        As for all agents; the seed is not used.
+    """
+
+    def __init__(self, scores: Float[Array, " p"], n_tasks: int, seed: Any = None) -> None:
+        self.scores = scores
+        self._n_tasks = n_tasks
+
+    def act(
+        self, actions: Array | None = None, tasks: None = None, mask: ArrayLike | None = None
+    ) -> Int[Array, " n"]:
+        """Return the action with the highest score for each task."""
+        values = self.scores if actions is None else actions @ self.scores
+        values = np.broadcast_to(values, (self._n_tasks, values.shape[-1]))
+        return np.argmax(values if mask is None else np.where(mask, values, -np.inf), axis=1)
+
+    def update(self, actions: Any, outcomes: Any) -> None:
+        """Learn nothing."""
 
 
 def pooled_scores(prior: MixturePrior, tasks: Statistics) -> Float[Array, " p"]:

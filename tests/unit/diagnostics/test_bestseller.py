@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import mixts
-from mixts.learning.pooled import merged, pooled_scores
+from mixts.diagnostics.bestseller import merged, pooled_scores
 
 
 def clicks(scale: float, seed: int = 3) -> tuple[np.ndarray, np.ndarray, mixts.Statistics]:
