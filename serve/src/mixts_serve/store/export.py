@@ -109,7 +109,7 @@ def export(
         for first, last in _pages(store, end, span, _row_factor(family)):
             rows = store.backend.query(_PAGE, (first, last, *span))
             sets = store.backend.query(_SETS, (first, last)) if has_features else []
-            offers = {row[-1]: tables.OFFERED.read(row) for row in sets}
+            offers = {each.number: each for each in map(tables.OFFERED.read, sets)}
             table = _table(columns, rows, offers, priors)
             append(table)
             n_rows += table.num_rows

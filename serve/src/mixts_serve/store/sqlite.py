@@ -188,7 +188,7 @@ class SQLiteTransaction(Transaction):
     def lock_tasks(
         self, names: Sequence[str], numbers: Sequence[int], now: int
     ) -> tuple[list[TaskEntry], int]:
-        found = [tables.TASK.read(row) for row in self._find(tables.TASK, "t.name", names)]
+        found = self._find(tables.TASK, "t.name", names)
         known = {entry.name for entry in found}
         new = [TaskEntry(0, name, now, now) for name in names if name not in known]
         for entry, number in zip(new, self._append(tables.TASKS, new), strict=True):
@@ -196,9 +196,7 @@ class SQLiteTransaction(Transaction):
         found += new
         known_numbers = {entry.number for entry in found}
         others = [number for number in numbers if number not in known_numbers]
-        return found + [
-            tables.TASK.read(row) for row in self._find(tables.TASK, "t.number", others)
-        ], len(new)
+        return found + self._find(tables.TASK, "t.number", others), len(new)
 
     def find_waiting(
         self, tasks: Mapping[int, int], last: int, now: int, window: int

@@ -47,9 +47,7 @@ NOON = 1_773_489_600.0
 def earned(values: list[float], decisions: int | None = None) -> Earnings:
     total, squares = sum(values), sum(v * v for v in values)
     n = len(values) if decisions is None else decisions
-    return Earnings(
-        n, rewards=len(values), reward_sum=total, reward_squares=squares, counted=len(values)
-    )
+    return Earnings(total, squares, len(values), decisions=n, rewards=len(values))
 
 
 def test_clicks_have_jeffreys_interval() -> None:
@@ -75,7 +73,7 @@ def test_other_rewards_have_students_interval() -> None:
     alone = mean_interval(earned([2.5]))
     assert alone is not None
     assert (alone.low, alone.high) == (2.5, 2.5)
-    assert mean_interval(Earnings(5)) is None
+    assert mean_interval(Earnings(decisions=5)) is None
 
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.sampled_from([0.0, 1.0]), min_size=1, max_size=30))

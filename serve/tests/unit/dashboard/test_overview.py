@@ -157,8 +157,8 @@ def test_the_overview_says_which_policy_is_in_force(name: str) -> None:
 
 def test_the_rate_now_is_of_the_last_minute() -> None:
     last = NOW - NOW % 10
-    spans = [Activity(last - seconds, n, 0, 0) for seconds, n in ((70, 9), (60, 6), (10, 40))]
-    store = FakeStore(spans=[*spans, Activity(last, 16, 4, 0)])
+    spans = [Activity(last - ago, decisions=n) for ago, n in ((70, 9), (60, 6), (10, 40))]
+    store = FakeStore(spans=[*spans, Activity(last, decisions=16, rewards=4)])
     recent = read_overview(FakeDecider(arm_prior(), store), store, NOW).recent
     assert recent.seconds == 60 + NOW - last
     assert recent.decision_rate == pytest.approx(62 / recent.seconds)
@@ -403,7 +403,7 @@ def test_the_page_says_what_becomes_of_silence_and_of_new_arms() -> None:
 
 def test_the_first_rewards_are_drawn_at_once() -> None:
     decider, store = typical(2)
-    store.spans = [Activity(10 * (NOW // 10), 6, 3, 0)]
+    store.spans = [Activity(10 * (NOW // 10), decisions=6, rewards=3)]
     assert not any(one.rewards for one in drawn_bins(read_overview(decider, store, NOW).bins))
     page = overview(decider, store)
     assert "No rewards in" not in page.text
