@@ -16,11 +16,10 @@ from mixts_serve.dashboard.arms import (
     bin_size,
     mean_interval,
     read_arms,
-    row_count,
     traffic_chart,
 )
-from mixts_serve.dashboard.layout import Query, prior_facts
-from mixts_serve.dashboard.overview import read_overview
+from mixts_serve.dashboard.layout import prior_facts
+from mixts_serve.dashboard.overview import OverviewQuery, read_overview
 from mixts_serve.store.views import ArmTraffic, Earnings
 from scipy import stats
 
@@ -124,7 +123,7 @@ def test_of_many_arms_the_busiest_are_shown_and_a_search_finds_the_others() -> N
     links = [a["href"] for a in page.of("a")]
     assert "./?arms=50#arms" in links, "all arms again"
     assert "No arm's name contains" in overview(decider, store, arm="nothing like it").text
-    assert [row_count(n) for n in ("x", "-1", "30", "9" * 40)] == [
+    assert [OverviewQuery.of({"arms": n}).arms for n in ("x", "-1", "30", "9" * 40)] == [
         ARM_ROWS, ARM_ROWS, 30, MOST_ARM_ROWS,
     ]  # fmt: skip
 
@@ -170,7 +169,7 @@ def test_traffic_is_stacked_to_one() -> None:
 def test_a_task_has_the_same_certainty_in_the_list_and_on_its_page(
     service: tuple[FakeDecider, FakeStore],
 ) -> None:
-    view = read_overview(*service, NOW, Query())
+    view = read_overview(*service, NOW, OverviewQuery())
     for line in view.listing.rows:
         page = Page(task_page(*service, line.row.task, now=NOW))
         weights = service[0].task(line.row.task).weights
