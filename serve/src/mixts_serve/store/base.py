@@ -410,6 +410,17 @@ class Backend(ABC):
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tables.Row]:
         """Read, from any thread; statements have ``?`` for parameters."""
 
+    def read(
+        self, query: tables.Query[Record], parameters: Sequence[Any] = (), end: str = ""
+    ) -> list[Record]:
+        """Read records, from any thread; ``end`` is the end of the statement."""
+        return list(map(query.read, self.query(query.sql + end, parameters)))
+
+    def value(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        """Return the first value that a statement reads, or None."""
+        rows = self.query(sql, parameters)
+        return rows[0][0] if rows else None
+
     @abstractmethod
     def scan(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[tables.Row]:
         """Read row by row from one snapshot."""

@@ -15,7 +15,7 @@ from mixts.errors import ParameterError, StoreError
 from mixts_serve.records import COUNTED, PriorVersion
 from mixts_serve.store import views
 from mixts_serve.store.base import COUNT_SPANS, Backend
-from mixts_serve.store.tables import OFFERED, ActionSet, Query, Record, Row, unpack
+from mixts_serve.store.tables import OFFERED, ActionSet, Query, Row, unpack
 
 _SECOND = 1_000_000
 
@@ -190,7 +190,6 @@ class DecisionStore:
         if not isinstance(path_or_url, Backend):
             path_or_url = _open(path_or_url, create)
         self.backend = path_or_url
-        self._query = self.backend.query
         self._settled = (0, views.Totals())
         self._decider: object | None = None
 
@@ -235,14 +234,6 @@ class DecisionStore:
     def __repr__(self) -> str:
         return f"DecisionStore({self.name!r})"
 
-    def _read(self, query: Query[Record], parameters: Row, end: str = "") -> list[Record]:
-        return list(map(query.read, self._query(query.sql + end, parameters)))
-
-    def _value(self, sql: str, parameters: Row = ()) -> Any:
-        """Return the first value of a statement, or None."""
-        rows = self._query(sql, parameters)
-        return rows[0][0] if rows else None
-
     # -- the whole store ----------------------------------------------------------------------
 
     def now(self) -> float:
@@ -273,14 +264,14 @@ class DecisionStore:
             # Counts older than an hour change no more: add them up once, not at every call. The
             # last decision tells the time of the writers, whose clocks may differ from this one
             # and from those of earlier writers.
-            last = self._value("SELECT at FROM decisions ORDER BY seq DESC LIMIT 1")
+            last = self.backend.value("SELECT at FROM decisions ORDER BY seq DESC LIMIT 1")
             until = min(now, last or 0) - _SETTLED_US
             if until > before:
                 self._settled = (until, _sum(old, self._counts(before, until)))
         return _sum(old, recent)
 
     def _counts(self, since: int, until: int) -> views.Totals:
-        (totals,) = self._read(_TOTALS, (since, until))
+        (totals,) = self.backend.read(_TOTALS, (since, until))
         return totals
 
     def unrewarded(self, now: float | None = None) -> views.Unrewarded:
@@ -298,7 +289,8 @@ class DecisionStore:
         """
         moment = int((self.now() if now is None else now) * _SECOND)
         windows = {
-            (has_default, is_due): n for has_default, is_due, n in self._query(_WINDOWS, (moment,))
+            (has_default, is_due): n
+            for has_default, is_due, n in self.backend.query(_WINDOWS, (moment,))
         }
         totals = self.totals()
         given_up, due = windows.get((0, 1), 0), windows.get((1, 1), 0)
@@ -320,11 +312,11 @@ class DecisionStore:
         list of str
             The ids; first those whose window ended first.
         """
-        return [bytes(id).hex() for (id,) in self._query(_DUE, (now, limit))]
+        return [bytes(id).hex() for (id,) in self.backend.query(_DUE, (now, limit))]
 
     def has_open_defaults(self) -> bool:
         """Return whether some decision will get a default reward unless another comes."""
-        return bool(self._value("SELECT 1 FROM open_windows WHERE has_default = 1 LIMIT 1"))
+        return bool(self.backend.value("SELECT 1 FROM open_windows WHERE has_default = 1 LIMIT 1"))
 
     def only_value(self) -> float | None:
         """Return the one value of all recent rewards, if silence seems to mean another value.
@@ -342,7 +334,7 @@ class DecisionStore:
         shown = totals.decisions - totals.deferred
         if totals.rewards < _FEWEST_REWARDS or 2 * totals.rewards > shown:
             return None
-        ((n, low, high),) = self._query(_LAST_VALUES, (_LOOKED_AT,))
+        ((n, low, high),) = self.backend.query(_LAST_VALUES, (_LOOKED_AT,))
         alike = n >= _FEWEST_REWARDS and low == high and low != 0
         return float(low) if alike else None
 
@@ -362,7 +354,7 @@ class DecisionStore:
             Spans in which nothing happened are left out.
         """
         width = bin_seconds * _SECOND
-        return self._read(_ACTIVITY, (width, int(since * _SECOND)))
+        return self.backend.read(_ACTIVITY, (width, int(since * _SECOND)))
 
     def final_until(self, now: float) -> float:
         """Return the time before which all decisions are final: no reward changes their mean.
@@ -381,7 +373,7 @@ class DecisionStore:
             In seconds since 1970; infinite if no decision waits for a default reward.
         """
         moment = int(now * _SECOND)
-        wait = self._value(_LONGEST_WAIT, (moment,))
+        wait = self.backend.value(_LONGEST_WAIT, (moment,))
         if wait is None:
             return math.inf
         return (self.ended_until(moment) - wait) / _SECOND
@@ -402,7 +394,7 @@ class DecisionStore:
             In microseconds since 1970, ``now`` or earlier.
         """
         first = "SELECT due FROM open_windows WHERE has_default = 1 ORDER BY due LIMIT 1"
-        return min(now, self._value(first) or now)
+        return min(now, self.backend.value(first) or now)
 
     def earnings(
         self, since: float, bin_seconds: int, final: float = math.inf
@@ -448,12 +440,12 @@ class DecisionStore:
         if final == math.inf and not logged:
             days, minutes, rest = (_NEVER if by_days else begin), _NEVER, (b"", b"")
         elif not logged:
-            n = self._value(
+            n = self.backend.value(
                 "SELECT COUNT(*) FROM (SELECT 1 FROM decisions WHERE id >= ? AND id < ? LIMIT ?) d",
                 (*rest, MOST_LOGGED + 1),
             )
             rest = rest if n <= MOST_LOGGED else (b"", b"")
-        rows = self._query(
+        rows = self.backend.query(
             _FINAL.format(key, key),
             (_DAY, begin, days, _TEN_MINUTES, days, minutes, *rest),
         )
@@ -482,7 +474,7 @@ class DecisionStore:
             By arm; -1 stands for all rows of features.
         """
         span = _count_span(bin_seconds)
-        rows = self._query(_ARMS, (span, int(since * _SECOND)))
+        rows = self.backend.query(_ARMS, (span, int(since * _SECOND)))
         sums = self._final("arm", since, final, by_days=span == _DAY)
         return {arm: _earnings(counts, sums.get((arm,), {})) for arm, *counts in rows}
 
@@ -505,10 +497,10 @@ class DecisionStore:
         """
         width = bin_seconds * _SECOND
         values = (width, _count_span(bin_seconds), int(since * _SECOND))
-        found = self._query(_TRAFFIC.format("NULL", ""), values)
+        found = self.backend.query(_TRAFFIC.format("NULL", ""), values)
         if arms:
             wanted = f"AND arm IN ({', '.join('?' * len(arms))})"
-            found += self._query(_TRAFFIC.format("arm", wanted), (*values, *arms))
+            found += self.backend.query(_TRAFFIC.format("arm", wanted), (*values, *arms))
         return [views.ArmTraffic(start, arm, n) for start, arm, n in found]
 
     def versions(self, final: float = math.inf) -> list[views.VersionEarnings]:
@@ -530,7 +522,7 @@ class DecisionStore:
                 version, policy, first / _SECOND, last / _SECOND,
                 _earnings(counts, sums.get((version, policy), {})),
             )
-            for version, policy, first, last, *counts in self._query(_VERSIONS, (_DAY,))
+            for version, policy, first, last, *counts in self.backend.query(_VERSIONS, (_DAY,))
         ]  # fmt: skip
 
     def split(self, version: int) -> list[views.Share]:
@@ -546,7 +538,7 @@ class DecisionStore:
         list of Share
             The last one, with ``latent`` None, counts tasks without a decision by this version.
         """
-        shares = self._read(_SPLIT, (version,))
+        shares = self.backend.read(_SPLIT, (version,))
         others = self.totals().tasks - sum(share.tasks for share in shares)
         return [*shares, views.Share(None, others, 0)] if others > 0 else shares
 
@@ -569,11 +561,11 @@ class DecisionStore:
         """
         order = " ORDER BY last_at DESC, number DESC LIMIT ? OFFSET ?"
         if not search:
-            return self._read(_TASK, (limit, offset), order)
+            return self.backend.read(_TASK, (limit, offset), order)
         # The database lowers both sides: databases differ in how much of Unicode they lower.
         pattern = "".join(f"\\{c}" if c in "\\%_" else c for c in search)
         condition = " WHERE lower(name) LIKE lower(?) ESCAPE '\\'"
-        return self._read(_TASK, (f"%{pattern}%", limit, offset), condition + order)
+        return self.backend.read(_TASK, (f"%{pattern}%", limit, offset), condition + order)
 
     def task(self, name: str) -> views.TaskRow | None:
         """Return one task, or None if it has no decisions.
@@ -588,7 +580,7 @@ class DecisionStore:
         TaskRow or None
             The task; None if it is unknown.
         """
-        return next(iter(self._read(_TASK, (name,), " WHERE name = ?")), None)
+        return next(iter(self.backend.read(_TASK, (name,), " WHERE name = ?")), None)
 
     def statistics(self, names: Sequence[str]) -> dict[str, bytes]:
         """Return the statistics of tasks as they are stored; unknown tasks are left out.
@@ -606,7 +598,7 @@ class DecisionStore:
         if not names:
             return {}
         sql = f"SELECT name, statistics FROM tasks WHERE name IN ({', '.join('?' * len(names))})"
-        return {name: bytes(content) for name, content in self._query(sql, tuple(names))}
+        return {name: bytes(content) for name, content in self.backend.query(sql, tuple(names))}
 
     def history(self, name: str, limit: int = 200) -> list[views.DecisionRow]:
         """Return the last decisions of a task with their rewards, oldest first.
@@ -623,7 +615,9 @@ class DecisionStore:
         list of DecisionRow
             The decisions with their rewards, oldest first.
         """
-        return list(map(_decision_row, self._read(_HISTORY, (name, limit), " ORDER BY d.seq")))
+        return list(
+            map(_decision_row, self.backend.read(_HISTORY, (name, limit), " ORDER BY d.seq"))
+        )
 
     def actions(
         self, name: str, limit: int = 10_000, final: float = math.inf
@@ -644,7 +638,7 @@ class DecisionStore:
         list of ActionRow
             A row for each action that was taken.
         """
-        return self._read(_ACTIONS, (name, limit, _moment(final)))
+        return self.backend.read(_ACTIONS, (name, limit, _moment(final)))
 
     def last_offer(self, name: str) -> ActionSet | None:
         """Return the actions that a task was offered last.
@@ -659,7 +653,7 @@ class DecisionStore:
         ActionSet or None
             The actions; None if the task had no offer.
         """
-        return next(iter(self._read(OFFERED, (name,), _LAST_OFFER)), None)
+        return next(iter(self.backend.read(OFFERED, (name,), _LAST_OFFER)), None)
 
     # -- priors -------------------------------------------------------------------------------
 
@@ -671,7 +665,7 @@ class DecisionStore:
         int or None
             The version; None if there is none.
         """
-        return self._value("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
+        return self.backend.value("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
 
     def priors(self) -> list[PriorVersion]:
         """Return every version of the prior.
@@ -682,7 +676,7 @@ class DecisionStore:
             The versions, oldest first.
         """
         active = self.active_version()
-        rows = self._query(
+        rows = self.backend.query(
             "SELECT version, uploaded_at, family, n_components FROM priors ORDER BY version"
         )
         return [
@@ -703,7 +697,7 @@ class DecisionStore:
         bytes or None
             Content of the file; None if there is no such version.
         """
-        body = self._value("SELECT body FROM priors WHERE version = ?", (version,))
+        body = self.backend.value("SELECT body FROM priors WHERE version = ?", (version,))
         return None if body is None else bytes(body)
 
 
