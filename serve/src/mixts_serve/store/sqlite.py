@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from mixts.errors import StoreUnavailableError
 from mixts_serve.records import LoggedDecision, TaskEntry, WaitingDecision
 from mixts_serve.store import _sqlite_file, tables
-from mixts_serve.store._sqlite_log import BUSY_SECONDS, Connections, WriteAheadLog
+from mixts_serve.store._sqlite_log import BUSY_SECONDS, FileConnections, WriteAheadLog
 from mixts_serve.store.base import WAITING, Backend, Transaction, WouldWaitError
 
 log = logging.getLogger("mixts_serve")
@@ -231,7 +231,7 @@ class SQLiteBackend(Backend):
         self.name = str(path)
         self.path = Path(path).absolute()
         try:
-            self._connections = Connections(self.path, vfs, synchronous)
+            self._connections = FileConnections(self.path, vfs, synchronous)
         except apsw.Error as error:
             raise _sqlite_file.refusal(self.path, error) from error
         self._log = WriteAheadLog(self._connections, self.name)
