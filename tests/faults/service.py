@@ -271,7 +271,7 @@ fault(
     "a decision is acknowledged before it is synced",
     f"{POWER_LOSS}::test_nothing_acknowledged_is_lost",
     replace(
-        "mixts_serve.store._sqlite_log:Connections.__init__",
+        "mixts_serve.store._sqlite_log:FileConnections.__init__",
         lambda init: lambda self, path, vfs, synchronous: init(self, path, vfs, "NORMAL"),
     ),
 )
@@ -291,7 +291,7 @@ fault(
     "a file that this process has open is inspected",
     "serve/tests/unit/store/test_locks.py::test_locks_are_held_until_the_last_store_is_closed",
     edit(
-        "mixts_serve.store._sqlite_log:Connections.__init__",
+        "mixts_serve.store._sqlite_log:FileConnections.__init__",
         "_identity(path) not in _OPEN",
         "True",
     ),

@@ -31,7 +31,7 @@ from mixts.errors import StatisticsError
 from mixts.extend import Array, Float, Int, random
 from mixts_serve.periodic import Periodic
 from mixts_serve.store import DecisionStore
-from mixts_serve.store.tables import OFFERED
+from mixts_serve.store.tables import OFFERED, Query
 from mixts_serve.versions import LoadedPrior
 
 log = logging.getLogger("mixts_serve")
@@ -70,17 +70,46 @@ _FINAL_AT = (
     "CASE WHEN COALESCE(a.default_reward, d.default_reward) IS NULL THEN r.at "
     "ELSE COALESCE(a.due, d.due) END"
 )
-_REWARDS = (
-    f"SELECT r.seq, r.at, {_FINAL_AT}, d.seq, d.task, d.version FROM rewards r "
-    "JOIN decisions d ON d.seq = r.decision LEFT JOIN activated a ON a.decision = d.seq "
-    "WHERE r.seq > ? AND r.late = 0 AND (d.task - 1) % ? = 0 ORDER BY r.seq LIMIT ?"
-)
-_HISTORY = (
-    f"SELECT d.seq, d.action, d.action_set, r.value FROM (SELECT seq, action, action_set, due, "
-    "default_reward FROM decisions WHERE task = ? ORDER BY seq LIMIT ?) d "
-    "JOIN rewards r ON r.decision = d.seq LEFT JOIN activated a ON a.decision = d.seq "
-    f"WHERE r.late = 0 ORDER BY {_FINAL_AT}, d.seq"
-)
+
+
+class _Final(NamedTuple):
+    """A reward in the log, in the order in which decisions become final."""
+
+    final_at: int
+    decision: int
+    task: int
+    version: int
+    reward: int
+    """Number of the reward."""
+    at: int
+
+
+class _Observed(NamedTuple):
+    """A decision of a task, and its reward."""
+
+    decision: int
+    action: int
+    action_set: int
+    value: float
+
+
+_REWARDS = Query(
+    _Final,
+    {
+        "reward": "r.seq", "at": "r.at", "final_at": _FINAL_AT,
+        "decision": "d.seq", "task": "d.task", "version": "d.version",
+    },
+    "rewards r JOIN decisions d ON d.seq = r.decision "
+    "LEFT JOIN activated a ON a.decision = d.seq "
+    "WHERE r.seq > ? AND r.late = 0 AND (d.task - 1) % ? = 0 ORDER BY r.seq LIMIT ?",
+)  # fmt: skip
+_HISTORY = Query(
+    _Observed,
+    {"decision": "d.seq", "action": "d.action", "action_set": "d.action_set", "value": "r.value"},
+    "(SELECT seq, action, action_set, due, default_reward FROM decisions WHERE task = ? "
+    "ORDER BY seq LIMIT ?) d JOIN rewards r ON r.decision = d.seq "
+    f"LEFT JOIN activated a ON a.decision = d.seq WHERE r.late = 0 ORDER BY {_FINAL_AT}, d.seq",
+)  # fmt: skip
 
 
 class Agreement(Struct, frozen=True):
@@ -242,15 +271,6 @@ def _ranks(
 # -- the watch ------------------------------------------------------------------------------------
 
 
-class _Final(NamedTuple):
-    """A reward in the log, in the order in which decisions become final."""
-
-    final_at: int
-    decision: int
-    task: int
-    version: int
-
-
 class PriorWatch(Periodic):
     """Bets against versions of the prior in its own thread, at a tenth of a core.
 
@@ -341,27 +361,26 @@ class PriorWatch(Periodic):
 
     def _read(self, settled: int) -> bool:
         """Read the next rewards; return whether there are no more that are settled."""
-        query = self._store.backend.query
-        ((last,),) = query(_LAST, (settled,))
-        backlog = int(last) - self._after + len(self._held) * self._every
+        backend = self._store.backend
+        last = backend.value(_LAST, (settled,))
+        backlog = last - self._after + len(self._held) * self._every
         every = -(-backlog // MOST_REWARDS)
         if every > self._every:
             self._every = every
             self._held = [row for row in self._held if (row.task - 1) % every == 0]
-        found = query(_REWARDS, (self._after, self._every, _PIECE))
-        rows = list(takewhile(lambda row: row[1] <= settled, found))
-        for _, _, *row in rows:
-            insort(self._held, _Final(*map(int, row)))
-        if rows:
-            self._after = int(rows[-1][0])
+        found = backend.read(_REWARDS, (self._after, self._every, _PIECE))
+        rows = list(takewhile(lambda row: row.at <= settled, found))
+        for row in rows:
+            insort(self._held, row)
+            self._after = row.reward
         if len(found) < _PIECE and len(rows) == len(found):  # the others are of other tasks
-            self._after = max(self._after, int(last))
+            self._after = max(self._after, last)
         return len(rows) < _PIECE
 
     def _bets(self, ready: Sequence[_Final]) -> Iterator[tuple[int, int | None, Bet]]:
         """Yield bets on rewards that are final, with their versions and the numbers of arms."""
         newest = self._store.backend.query(_NEWEST, (MOST_VERSIONS,))
-        recent = {int(row[0]) for row in newest} | {self._store.active_version()}
+        recent = {version for (version,) in newest} | {self._store.active_version()}
         wanted: dict[tuple[int, int], set[int]] = {}
         for row in ready:
             if row.version in recent:
@@ -395,24 +414,19 @@ class PriorWatch(Periodic):
 
         An action is an arm or a row of features.
         """
-        query, n_arms = self._store.backend.query, prior.family.n_arms
-        rows = query(_HISTORY, (task, FIRST_DECISIONS))
+        backend, n_arms = self._store.backend, prior.family.n_arms
+        rows = backend.read(_HISTORY, (task, FIRST_DECISIONS))
         if n_arms is not None:
             # Arms that a later version added are unknown to this one.
-            rows = [row for row in rows if row[1] < n_arms]
-            actions = [row[1] for row in rows]
+            rows = [row for row in rows if row.action < n_arms]
+            actions: list[Any] = [row.action for row in rows]
         else:
-            numbers = tuple({row[2] for row in rows})
-            found = query(
-                f"{OFFERED.sql} WHERE s.number IN ({', '.join('?' * len(numbers))})", numbers
-            )
-            sets = {row[-1]: OFFERED.read(row).rows for row in found}
-            actions = [sets[row[2]][row[1]] for row in rows]
-        return (
-            [row[0] for row in rows],
-            np.array(actions),
-            np.array([row[3] for row in rows], float),
-        )
+            numbers = tuple({row.action_set for row in rows})
+            wanted = f" WHERE s.number IN ({', '.join('?' * len(numbers))})"
+            sets = {each.number: each.rows for each in backend.read(OFFERED, numbers, wanted)}
+            actions = [sets[row.action_set][row.action] for row in rows]
+        values = np.array([row.value for row in rows], float)
+        return [row.decision for row in rows], np.array(actions), values
 
     def _warning(self) -> str | None:
         version = self._store.active_version()

@@ -55,7 +55,7 @@ _FOREVER = 2**61
 """A window longer than any time, in microseconds."""
 
 
-class Chosen(NamedTuple):
+class RequestChoice(NamedTuple):
     """What an agent chose for one request."""
 
     shown: list[int]
@@ -258,7 +258,7 @@ class Batch:
     # -- the log ------------------------------------------------------------------------------
 
     def _log_group(
-        self, asked: Group, chosen: Sequence[Chosen], tasks: LockedTasks
+        self, asked: Group, chosen: Sequence[RequestChoice], tasks: LockedTasks
     ) -> list[LoggedDecision]:
         """Return the rows to log, and set the results, of requests that were decided together."""
         active, new = self._active, []
@@ -279,7 +279,7 @@ class Batch:
         return new
 
     def _slate(
-        self, place: int, one: Asked, choice: Chosen, tasks: LockedTasks
+        self, place: int, one: Asked, choice: RequestChoice, tasks: LockedTasks
     ) -> list[LoggedDecision]:
         """Return a row for each action that is shown; without ``top``, for the one action."""
         (request, offer, _), law, rules = one, choice.probabilities, self._rules
@@ -382,7 +382,7 @@ def _groups(asked: Group, *, one_a_task: bool) -> list[Group]:
 
 def _choose(
     agent: BeliefAgent, group: Group, row_of: dict[str, int], waiting: WaitingActions | None
-) -> list[Chosen]:
+) -> list[RequestChoice]:
     """Decide a group of requests by one call of the agent."""
     rows = np.array([row_of[one.request.task] for one in group.values()])
     offer = Offer.join([one.offer for one in group.values()], rows)
@@ -397,7 +397,7 @@ def _choose(
     )
     kinds = likeliest_kinds(agent.belief.prior, weights)
     each = zip(shown.tolist(), choice.probabilities, weights, kinds, is_valid.tolist(), strict=True)
-    return [Chosen(*one) for one in each]
+    return [RequestChoice(*one) for one in each]
 
 
 def _add_waiting(waiting: WaitingActions, row: int, one: Asked, shown: list[int]) -> None:

@@ -282,6 +282,26 @@ class Health(Struct, frozen=True):
     """How the rewards disagree with the active prior; None if they agree, as far as is known."""
 
 
+# -- counts ---------------------------------------------------------------------------------------
+
+
+class Counts(Struct, kw_only=True):
+    """Counts of some decisions, and of the rewards that came for them."""
+
+    decisions: int = 0
+    rewards: int = 0
+    """Number of decisions with a reward, a default one included."""
+    late: int = 0
+    """Number of rewards that came after the window, beside a default reward or without one."""
+    defaults: int = 0
+    """Number of default rewards."""
+    deferred: int = 0
+    """Number of deferred decisions that are not activated."""
+
+
+COUNTED = Counts.__struct_fields__
+"""Names of the counts."""
+
 # -- rows: the fields of a record are the columns of its table ------------------------------------
 
 
@@ -310,18 +330,13 @@ class PriorActivation(Struct, frozen=True):
     at: int
 
 
-class TaskEntry(Struct):
+class TaskEntry(Counts):
     """A row of ``tasks``, locked by the transaction that changes it."""
 
     number: int
     name: str
     first_at: int
     last_at: int
-    decisions: int = 0
-    rewards: int = 0
-    late: int = 0
-    defaults: int = 0
-    deferred: int = 0
     latent: int | None = None
     certainty: float = 0.0
     version: int = 0
@@ -384,6 +399,12 @@ class OpenWindow(NamedTuple):
     decision: int
 
 
+class KeyedDecision(LoggedDecision, frozen=True):
+    """A decision that was found by the name of its task and its key."""
+
+    task_name: str = ""
+
+
 class WaitingDecision(NamedTuple):
     """A decision whose reward has not come."""
 
@@ -417,22 +438,16 @@ class LoggedActivation(Struct, frozen=True):
     default_reward: float | None
 
 
-class Tally(Struct):
-    """A row of ``activity``: counts of one writer in ten seconds."""
+class Tally(Counts):
+    """A row of ``activity``: what one writer added to the counts in ten seconds."""
 
     start: int = 0
     writer: str = ""
     """Replicas count apart: none waits for the rows of another."""
     tasks: int = 0
-    decisions: int = 0
-    rewards: int = 0
-    late: int = 0
-    defaults: int = 0
-    deferred: int = 0
-    """Number of decisions that were deferred, minus those that were activated."""
 
 
-class SpanCount(Struct):
+class SpanCount(Counts):
     """A row of ``counts``: decisions of a span of time, and the rewards that came for them."""
 
     span: int
@@ -446,11 +461,6 @@ class SpanCount(Struct):
     last_at: int
     """Times of the first and of the last of the decisions."""
     writer: str = ""
-    decisions: int = 0
-    deferred: int = 0
-    rewards: int = 0
-    defaults: int = 0
-    late: int = 0
     reward_sum: float = 0.0
     reward_squares: float = 0.0
 

@@ -10,7 +10,7 @@ import pytest
 from mixts_serve import Decider, DecisionStore
 from mixts_serve.records import LoggedDecision, TaskEntry
 from mixts_serve.store.base import LOGGED_COUNTS
-from mixts_serve.store.tables import COUNTS, DECISIONS, TABLES, TASK, Query, Table
+from mixts_serve.store.tables import COUNTS, DECISIONS, TABLES, TASK, Table
 
 from mixts.errors import ParameterError, StoreError
 from serve.tests.contracts.stores import arms, decide_and_reward
@@ -66,7 +66,7 @@ def test_values_belong_to_columns_by_name() -> None:
     assert found.items() >= {"id": b"id", "task": 2, "at": 3, "key": "k", "money": None}.items()
     assert found.keys().isdisjoint({"seq", "activated_at"})
     task = TaskEntry(1, "a", 10, 20, decisions=3, statistics=b"s")
-    assert TASK.read(tuple(getattr(task, name) for name in TASK.fields)) == task
+    assert TASK.read(tuple(getattr(task, name) for name in TASK.expressions)) == task
 
 
 def test_counts_of_the_log_have_all_columns() -> None:
@@ -85,15 +85,6 @@ def test_a_task_with_everything_is_read_as_it_was_written(store: DecisionStore) 
         transaction.save_tasks([entry])
     with store.backend.transaction() as transaction:
         assert transaction.lock_tasks(["a"], [], 0) == ([entry], 0)
-
-
-def test_only_fields_that_come_first_are_read() -> None:
-    assert Query(TaskEntry, {"name": "t.name", "number": "t.number"}, "tasks t").fields == (
-        "number",
-        "name",
-    )
-    with pytest.raises(TypeError, match="TaskEntry begins with the fields"):
-        _ = Query(TaskEntry, {"statistics": "t.statistics"}, "tasks t").sql
 
 
 def test_mixts_copies_files_only(store: DecisionStore, tmp_path: Path) -> None:

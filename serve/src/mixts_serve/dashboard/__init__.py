@@ -2,22 +2,20 @@
 
 The HTTP part calls these functions and adds headers; nothing here knows of requests::
 
-    GET /                   overview_page(decider, store, now=store.now(), search=..., offset=...,
-                                          span=..., arm=..., arms=...,
+    GET /                   overview_page(decider, store, OverviewQuery.of(...), now=store.now(),
                                           address="http://127.0.0.1:8321", token=False,
                                           changes=False)
     GET /tasks?name=...     task_page(decider, store, name, now=..., address=..., token=...)
     GET /assets/{name}      ASSETS[name]: media type and content
     POST /arms              the same as POST /v1/arms, for the form of the overview
 
-All links are relative, so that a proxy may take a prefix off the addresses. ``search``, ``offset``,
-``span``, ``arm`` (a part of an arm's name) and ``arms`` (rows of the table of arms) are the
-overview's query parameters as they come: an unknown span is replaced by the hour, an offset that is
-no number by 0. Empty pages show commands with ``address``, where the service is reached, and with a
-token if ``token`` is true. With ``changes``, the overview has a form that changes arms. ``now`` is
-in seconds since 1970. For a task that the store has never seen, `UnknownTaskError` is raised:
-respond with ``missing_page(name)`` and status 404. For a store that cannot be read,
-`StoreUnavailableError` is raised: respond with ``unavailable_page(str(error))`` and status 503.
+All links are relative, so that a proxy may take a prefix off the addresses. ``OverviewQuery.of``
+takes the parameters of the address as they come. Empty pages show commands with ``address``, where
+the service is reached, and with a token if ``token`` is true. With ``changes``, the overview has a
+form that changes arms. ``now`` is in seconds since 1970. For a task that the store has never seen,
+`UnknownTaskError` is raised: respond with ``missing_page(name)`` and status 404. For a store that
+cannot be read, `StoreUnavailableError` is raised: respond with ``unavailable_page(str(error))`` and
+status 503.
 
 Pages have no inline script and no inline style, and load nothing but ``ASSETS``: they work under
 ``default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:;
@@ -34,7 +32,7 @@ from mixts_serve.dashboard.layout import (
     unavailable_page,
 )
 from mixts_serve.dashboard.over_time import SPANS
-from mixts_serve.dashboard.overview import overview_page
+from mixts_serve.dashboard.overview import OverviewQuery, overview_page
 from mixts_serve.dashboard.task import task_page
 
 __all__ = [
@@ -42,6 +40,7 @@ __all__ = [
     "SCRIPT",
     "SPANS",
     "STYLE",
+    "OverviewQuery",
     "missing_page",
     "overview_page",
     "task_link",

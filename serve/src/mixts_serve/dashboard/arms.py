@@ -156,14 +156,6 @@ def bin_size(seconds: float, n_arms: int) -> int:
     return next((size for size in _BINS if seconds / size <= _MOST_BINS), _DAY)
 
 
-def row_count(rows: int | str) -> int:
-    """Return a number of rows between the least and the most that the table shows."""
-    try:
-        return min(max(ARM_ROWS, int(rows)), MOST_ARM_ROWS)
-    except ValueError:
-        return ARM_ROWS
-
-
 def _found_arms(facts: PriorFacts, earned: dict[int, Earnings], search: str) -> list[int]:
     """Return the arms whose names contain the search, those with most decisions first."""
     # A store may know arms that the prior of a mistaken upload lacks: they are counted, too.

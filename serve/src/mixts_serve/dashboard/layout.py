@@ -6,11 +6,11 @@ import functools
 import json
 import math
 import shlex
-from collections.abc import Container, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from mixts import MixturePrior
 from mixts.pages import descriptions_of, formats, new_environment
@@ -104,41 +104,6 @@ def task_link(name: str) -> str:
     query: browsers and proxies change paths such as ``tasks/..`` and ``tasks/a%2Fb``.
     """
     return f"tasks?name={quote(name, safe='', errors='replace')}"
-
-
-@dataclass(frozen=True)
-class Query:
-    """The part of the overview's address after the question mark."""
-
-    search: str = ""
-    """Part of a task's name."""
-    offset: int = 0
-    """Number of tasks of the list that are skipped."""
-    span: str = ""
-    """Name of the period that charts cover; empty for the usual one."""
-    arm: str = ""
-    """Part of an arm's name."""
-    arms: int = ARM_ROWS
-    """Number of rows of the table of arms."""
-
-    def checked(self, spans: Container[str], longest: int) -> Query:
-        """Return the query with a known span, or none, and searches that are not too long."""
-        span = self.span if self.span in spans else ""
-        return replace(self, search=self.search[:longest], arm=self.arm[:longest], span=span)
-
-    def kept(self, *names: str) -> list[tuple[str, str | int]]:
-        """Return names and values that differ from the defaults, for a form to keep."""
-        usual = Query()
-        values = [(name, getattr(self, name)) for name in names]
-        return [(name, value) for name, value in values if value != getattr(usual, name)]
-
-    def link(self, anchor: str = "", **changes: str | int) -> str:
-        """Return the address of the overview with some values changed; defaults are left out."""
-        values = asdict(replace(self, **changes))  # type: ignore[arg-type]
-        values["offset"] = max(0, values["offset"])
-        usual = asdict(Query())
-        query = urlencode({key: value for key, value in values.items() if value != usual[key]})
-        return f"./?{query}{anchor}" if query else f"./{anchor}"
 
 
 # -- priors ---------------------------------------------------------------------------------------

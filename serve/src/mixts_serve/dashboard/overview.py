@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from urllib.parse import urlencode
 
 from mixts.pages import formats
 from mixts_serve.agreement import Agreement, Agreements
@@ -20,9 +21,60 @@ PAGE_ROWS = 25
 """Tasks on one page of the list."""
 LONGEST_SEARCH = 256
 """Characters; no task's name is longer."""
-_NO_QUERY = layout.Query()
 _LARGEST_OFFSET = 10_000_000
 """Larger offsets into the list of tasks are cut to this number."""
+
+
+@dataclass(frozen=True)
+class OverviewQuery:
+    """The part of the overview's address after the question mark."""
+
+    search: str = ""
+    """Part of a task's name."""
+    offset: int = 0
+    """Number of tasks of the list that are skipped."""
+    span: str = ""
+    """Name of the period that charts cover; empty for the usual one."""
+    arm: str = ""
+    """Part of an arm's name."""
+    arms: int = layout.ARM_ROWS
+    """Number of rows of the table of arms."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> OverviewQuery:
+        """Return the query of an address; impossible values are replaced by possible ones."""
+        span = given.get("span", "")
+        return cls(
+            given.get("search", "")[:LONGEST_SEARCH],
+            _bounded(given.get("offset", ""), 0, _LARGEST_OFFSET),
+            span if span in over_time.SPANS else "",
+            given.get("arm", "")[:LONGEST_SEARCH],
+            _bounded(given.get("arms", ""), layout.ARM_ROWS, panel.MOST_ARM_ROWS),
+        )
+
+    def kept(self, *names: str) -> list[tuple[str, str | int]]:
+        """Return names and values that differ from the defaults, for a form to keep."""
+        values = [(name, getattr(self, name)) for name in names]
+        return [(name, value) for name, value in values if value != getattr(ALL, name)]
+
+    def link(self, anchor: str = "", **changes: str | int) -> str:
+        """Return the address of the overview with some values changed; defaults are left out."""
+        changed = replace(self, **changes)  # type: ignore[arg-type]
+        changed = replace(changed, offset=max(0, changed.offset))
+        query = urlencode(changed.kept(*(field.name for field in fields(self))))
+        return f"./?{query}{anchor}" if query else f"./{anchor}"
+
+
+ALL = OverviewQuery()
+"""The query of an address without one."""
+
+
+def _bounded(number: str, least: int, most: int) -> int:
+    """Return a number within bounds, the least for a text that is no number."""
+    try:
+        return min(max(least, int(number)), most)
+    except ValueError:
+        return least
 
 
 @dataclass(frozen=True)
@@ -92,7 +144,7 @@ class Overview:
     split: Split
     arms: panel.ArmsView | None
     listing: Listing
-    query: layout.Query
+    query: OverviewQuery
     span: str
     """Name of the period that the charts cover."""
 
@@ -105,19 +157,14 @@ class Overview:
 def overview_page(
     decider: Decider,
     store: DecisionStore,
+    query: OverviewQuery = ALL,
     *,
     now: float,
-    search: str = "",
-    offset: int | str = 0,
-    span: str = "",
-    arm: str = "",
-    arms: int | str = layout.ARM_ROWS,
     address: str = layout.ADDRESS,
     token: bool = False,
     changes: bool = False,
 ) -> str:
     """Render the overview: rates, rewards, kinds, arms, versions, and a page of the tasks."""
-    query = layout.Query(search, _offset(offset), span, arm, panel.row_count(arms))
     view = read_overview(decider, store, now, query)
     mean = view.means.whole.mean
     return layout.render(
@@ -144,10 +191,9 @@ def overview_page(
 
 
 def read_overview(
-    decider: Decider, store: DecisionStore, now: float, query: layout.Query = _NO_QUERY
+    decider: Decider, store: DecisionStore, now: float, query: OverviewQuery = ALL
 ) -> Overview:
     """Read everything that the overview shows."""
-    query = query.checked(over_time.SPANS, LONGEST_SEARCH)
     facts = layout.prior_facts(decider.prior, decider.prior_version)
     final = store.final_until(now)
     agreements = decider.agreements(facts.version)
@@ -222,7 +268,7 @@ def split_of(
 
 
 def _listing(
-    decider: Decider, store: DecisionStore, facts: layout.PriorFacts, query: layout.Query
+    decider: Decider, store: DecisionStore, facts: layout.PriorFacts, query: OverviewQuery
 ) -> Listing:
     # No name contains NUL, and PostgreSQL rejects NUL in a query.
     rows: list[views.TaskRow] = []
@@ -238,13 +284,6 @@ def _listing(
         s = max(range(len(weights)), key=lambda s: weights[s])
         lines.append(TaskLine(row, facts.kind(s), charts.colour(s), weights[s]))
     return Listing(tuple(lines), query.search, query.offset, len(rows) > PAGE_ROWS)
-
-
-def _offset(offset: int | str) -> int:
-    try:
-        return min(max(0, int(offset)), _LARGEST_OFFSET)
-    except ValueError:
-        return 0
 
 
 # -- words ----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from time import perf_counter
@@ -29,7 +30,6 @@ from mixts_serve.http.refusals import (
 )
 from mixts_serve.http.security import SECURITY_HEADERS, Gate, Tokens
 from mixts_serve.records import Activate, Decide, Decision, Operation, Receipt, Result, Reward
-from mixts_serve.writer import Done
 
 PIECE_BYTES = 32 << 10
 """Bytes of a large body that are decoded at a time, which takes a few milliseconds."""
@@ -102,9 +102,6 @@ OPERATIONS = {
 ENDPOINTS = (*(each for kind in KINDS for each in kind.endpoints()), *endpoints.ENDPOINTS)
 """All endpoints, for the OpenAPI document."""
 
-Reply = Callable[[int, bytes, tuple[Header, ...]], None]
-"""Sends a whole response: its status, its body in JSON, and headers of its own."""
-
 
 class Completions:
     """Passes results from the writer's thread to the event loop.
@@ -117,15 +114,15 @@ class Completions:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._thread = threading.get_ident()
-        self._results: deque[tuple[Done, list[Result]]] = deque()
+        self._results: deque[tuple[asyncio.Future[list[Result]], list[Result]]] = deque()
         self._is_scheduled = False
 
-    def put(self, done: Done, results: list[Result]) -> None:
-        """Call a function with results; the event loop's thread and the writer's may call this."""
+    def put(self, future: asyncio.Future[list[Result]], results: list[Result]) -> None:
+        """Complete a future; the event loop's thread and the writer's may call this."""
+        self._results.append((future, results))
         if threading.get_ident() == self._thread:
-            done(results)
+            self._complete_all()
             return
-        self._results.append((done, results))
         if not self._is_scheduled:
             self._is_scheduled = True
             try:
@@ -137,8 +134,9 @@ class Completions:
         # Reset first: a result that arrives during the loop schedules the next call.
         self._is_scheduled = False
         while self._results:
-            done, results = self._results.popleft()
-            done(results)
+            future, results = self._results.popleft()
+            if not future.done():  # or its request was cancelled
+                future.set_result(results)
 
 
 class Turns:
@@ -180,30 +178,22 @@ class Operations:
         self._completions: Completions | None = None
         self._turns = Turns()
 
-    def perform(self, kind: OperationKind, body: bytes, reply: Reply) -> None:
-        """Perform one operation; reply when it is durable, or was refused."""
+    async def perform(self, kind: OperationKind, body: bytes) -> bytes:
+        """Return the response to one operation when it is durable; raise if it was refused."""
+        result: Result | RefusalError
         try:
-            self._submit([kind.read(body, self._limits)], partial(self._answer, kind, reply))
+            # Large bodies are decoded one at a time.
+            async with self._turns if len(body) > PIECE_BYTES else nullcontext():
+                done = self._submit([kind.read(body, self._limits)])
+            (result,) = await done
         except (RefusalError, MixtsError) as error:
-            self._answer(kind, reply, [error])
-
-    def _answer(
-        self, kind: OperationKind, reply: Reply, results: Sequence[Result | RefusalError]
-    ) -> None:
-        """Count the result of one operation, and reply with it."""
-        (result,) = results
+            result = error
         if isinstance(result, (RefusalError, MixtsError)):
             refusal = refusal_for(result, kind.conflict_field)
             self._metrics.count_operations(kind.name, refusal.status)
-            reply(refusal.status, protocol.encode_error(refusal), refusal.headers)
-        else:
-            self._metrics.count_operations(kind.name, 200)
-            reply(200, protocol.encode(self._response(kind, result)), ())
-
-    async def perform_large(self, kind: OperationKind, body: bytes, reply: Reply) -> None:
-        """Perform one operation with a large body: such bodies are decoded one at a time."""
-        async with self._turns:
-            self.perform(kind, body, reply)
+            raise refusal
+        self._metrics.count_operations(kind.name, 200)
+        return protocol.encode(self._response(kind, result))
 
     async def perform_batch(self, kind: OperationKind, body: bytes) -> bytes:
         """Return the result of each item; raise if the store refused the whole batch."""
@@ -263,25 +253,20 @@ class Operations:
         """Return the results; raise the store's error if all operations failed with one."""
         if not operations:
             return []
-        future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
-        self._submit(operations, partial(_complete, future))
-        results = await future
+        results = await self._submit(operations)
         if all(isinstance(result, StoreError) for result in results):
             raise results[0]  # type: ignore[misc]  # it is an exception
         return results
 
-    def _submit(self, operations: Sequence[Operation], done: Done) -> None:
-        """Submit operations to the decider; the event loop calls ``done`` with their results."""
+    def _submit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Result]]:
+        """Submit operations to the decider, and return the future of their results."""
         loop = asyncio.get_running_loop()
         completions = self._completions
         if completions is None or completions.loop is not loop:
             completions = self._completions = Completions(loop)
-        self._decider.submit(operations, partial(completions.put, done), loop)
-
-
-def _complete(future: asyncio.Future[Any], value: Any) -> None:
-    if not future.done():
-        future.set_result(value)
+        future: asyncio.Future[list[Result]] = loop.create_future()
+        self._decider.submit(operations, partial(completions.put, future), loop)
+        return future
 
 
 # -- the application ------------------------------------------------------------------------------
@@ -329,7 +314,8 @@ class Service:
         operation = OPERATIONS.get(scope["path"])
         sender = Sender(send)
         try:
-            headers = self._admit(scope)
+            headers = read_headers(scope["headers"])
+            self._gate.admit(scope, headers)
             if operation is None:
                 await self._route(scope, receive, sender)
             else:
@@ -345,42 +331,13 @@ class Service:
         self, operation: OperationAddress, scope: Scope, receive: Receive, sender: Sender,
         headers: Headers,
     ) -> None:  # fmt: skip
-        _check_operation(scope, headers)
+        if scope["method"] != "POST":
+            raise wrong_method("POST")
+        protocol.check_content_type(headers)
         body = await read_body(receive, headers, self._limits.body)
-        if operation.is_batch:
-            content = await self._operations.perform_batch(operation.kind, body)
-            await sender.respond(200, content)
-            return
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-        def reply(*response: Any) -> None:
-            _complete(future, response)
-
-        if len(body) <= PIECE_BYTES:
-            self._operations.perform(operation.kind, body, reply)
-        else:
-            await self._operations.perform_large(operation.kind, body, reply)
-        await sender.respond(*await future)
-
-    def perform(self, scope: Scope, body: bytes, reply: Reply) -> Exchange:
-        """Respond to a request for one operation, whose body is small and has come whole.
-
-        This does the same as a call of the application, without a task of the event loop, which
-        takes as much time as the rest of a request.
-        """
-        exchange = Exchange(self, scope, reply)
-        try:
-            _check_operation(scope, self._admit(scope))
-            self._operations.perform(OPERATIONS[scope["path"]].kind, body, exchange.reply)
-        except Exception as error:
-            exchange.refuse(refusal_for(error))
-        return exchange
-
-    def _admit(self, scope: Scope) -> Headers:
-        """Return the headers, or refuse the request."""
-        headers = read_headers(scope["headers"])
-        self._gate.admit(scope, headers)
-        return headers
+        _, kind, is_batch = operation
+        perform = self._operations.perform_batch if is_batch else self._operations.perform
+        await sender.respond(200, await perform(kind, body))
 
     def _count(self, name: str, scope: Scope, status: int, started: float) -> None:
         self.metrics.count_request(name, status, perf_counter() - started)
@@ -401,50 +358,6 @@ STOPPING = RefusalError(
     503, "stopping", "the service is stopping: try again", headers=retry_after(5)
 )
 """Sent if the service stops before the store has responded: the outcome is unknown."""
-
-
-def _check_operation(scope: Scope, headers: Headers) -> None:
-    if scope["method"] != "POST":
-        raise wrong_method("POST")
-    protocol.check_content_type(headers)
-
-
-def is_one_operation(scope: Scope) -> bool:
-    """Return whether a request is for one operation, not for a batch or anything else."""
-    operation = OPERATIONS.get(scope["path"])
-    return operation is not None and not operation.is_batch
-
-
-class Exchange:
-    """A request for one operation that waits for the store; it replies once."""
-
-    __slots__ = ("_reply", "_scope", "_service", "started")
-
-    def __init__(self, service: Service, scope: Scope, reply: Reply) -> None:
-        self._service, self._scope = service, scope
-        self._reply: Reply | None = reply
-        self.started = perf_counter()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether there was a reply."""
-        return self._reply is None
-
-    def reply(self, status: int, body: bytes, headers: tuple[Header, ...]) -> None:
-        """Send the response, and count it."""
-        send, self._reply = self._reply, None
-        if send is not None:
-            send(status, body, headers)
-            name = OPERATIONS[self._scope["path"]].name
-            self._service._count(name, self._scope, status, self.started)
-
-    def refuse(self, refusal: RefusalError) -> None:
-        """Send an error, unless there was a reply."""
-        self.reply(refusal.status, protocol.encode_error(refusal), refusal.headers)
-
-    def cancel(self, msg: str | None = None) -> None:
-        """End a request that still waits, as the task of another request is ended."""
-        asyncio.get_running_loop().call_soon(self.refuse, STOPPING)
 
 
 class Sender:

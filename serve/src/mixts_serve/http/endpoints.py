@@ -367,11 +367,10 @@ class Endpoints:
 
     async def overview_page(self, request: Request) -> Response:
         """Return the dashboard."""
-        names = ("search", "offset", "span", "arm", "arms")
-        query = {name: text for name, text in request.query.items() if name in names}
         return await self._page(
             lambda: _dashboard().overview_page(
-                self._decider, self._store, now=self._store.now(), **query,
+                self._decider, self._store, _dashboard().OverviewQuery.of(request.query),
+                now=self._store.now(),
                 address=_address(request), token=self._needs_token,
                 changes="admin" in request.scope["mixts.scopes"],
             )

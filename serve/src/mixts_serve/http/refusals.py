@@ -13,7 +13,6 @@ MAX_MESSAGE = 500
 
 Header = tuple[bytes, bytes]
 
-JSON: Header = (b"content-type", b"application/json")
 CLOSE: Header = (b"connection", b"close")
 """Sent when the service reads nothing more from a connection."""
 

@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from types import FrameType
 
 import uvicorn
@@ -54,7 +53,7 @@ def url_of(listener: socket.socket) -> str:
 
 def _config(service: Service) -> uvicorn.Config:
     return uvicorn.Config(
-        service, http=partial(Connection, service),  # type: ignore[arg-type]
+        service, http=Connection,
         lifespan="off", ws="none", interface="asgi3", backlog=BACKLOG,
         timeout_keep_alive=IDLE_SECONDS, timeout_graceful_shutdown=STOP_SECONDS,
         log_config=None, access_log=False, proxy_headers=False, server_header=False,

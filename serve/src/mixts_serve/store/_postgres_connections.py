@@ -82,7 +82,7 @@ def write_limits(connection: Connection) -> dict[str, int]:
     return limits
 
 
-class Connections:
+class ServerConnections:
     """The connections to one database: one writer, and a pool of readers."""
 
     def __init__(self, url: str, name: str) -> None:

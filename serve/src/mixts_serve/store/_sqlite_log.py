@@ -59,7 +59,7 @@ REOPEN_RETRY_SECONDS = 10.0
 """Time until the next attempt to reopen the file, if a long read prevented the last one."""
 
 
-class Connections:
+class FileConnections:
     """The connections to one file: one writer, and a pool of readers."""
 
     def __init__(self, path: Path, vfs: str | None, synchronous: str) -> None:
@@ -256,7 +256,7 @@ def _identity(path: Path | str) -> tuple[int, int] | None:
 class WriteAheadLog:
     """The log of one file, with a thread that makes checkpoints."""
 
-    def __init__(self, connections: Connections, name: str) -> None:
+    def __init__(self, connections: FileConnections, name: str) -> None:
         self._connections = connections
         self._name = name
         self._is_taken_over = False

@@ -20,6 +20,7 @@ from mixts.errors import ParameterError
 from mixts.extend import Array, Float
 from mixts_serve import records
 from mixts_serve.store import tables
+from mixts_serve.store.tables import Record
 
 SPAN_US = 10_000_000
 """Activity is counted in spans of ten seconds."""
@@ -115,7 +116,7 @@ class Changes(Struct):
         ``value`` is the reward that the decision is counted with.
         """
         span = self._span_of(decision)
-        counted: tuple[Any, ...] = (task, self.tally, span)
+        counted: tuple[records.Counts, ...] = (task, self.tally, span)
         for record in counted:
             record.decisions += decisions
             record.rewards += rewards
@@ -246,8 +247,9 @@ class Transaction(ABC):
         rows = self._execute(sql, parameters)
         return rows[0][0] if rows else None
 
-    def _find(self, query: tables.Query[Any], column: str, keys: Iterable[Any]) -> list[tables.Row]:
-        return self._execute_where(query.sql, (column,), [(key,) for key in keys])
+    def _find(self, query: tables.Query[Record], column: str, keys: Iterable[Any]) -> list[Record]:
+        rows = self._execute_where(query.sql, (column,), [(key,) for key in keys])
+        return list(map(query.read, rows))
 
     def active_version(self) -> int | None:
         """Return the version of the prior that was activated last."""
@@ -256,16 +258,15 @@ class Transaction(ABC):
 
     def find_decisions(self, ids: Sequence[bytes]) -> dict[bytes, records.LoggedDecision]:
         """Return the decisions with these ids that are in the log."""
-        found = map(tables.DECISION.read, self._find(tables.DECISION, "d.id", ids))
-        return {decision.id: decision for decision in found}
+        return {found.id: found for found in self._find(tables.DECISION, "d.id", ids)}
 
     def find_keys(
         self, pairs: Sequence[tuple[str, str]]
     ) -> dict[tuple[str, str], records.LoggedDecision]:
         """Return the decisions for pairs of a task's name and a key."""
         rows = self._execute_where(tables.DECISION_OF_TASK.sql, ("t.name", "d.key"), pairs)
-        found = [(row[-1], tables.DECISION_OF_TASK.read(row)) for row in rows]
-        return {(name, decision.key): decision for name, decision in found if decision.key}
+        found = map(tables.DECISION_OF_TASK.read, rows)
+        return {(each.task_name, each.key): each for each in found if each.key}
 
     def find_slate(self, slate: bytes) -> list[records.LoggedDecision]:
         """Return the decisions that are shown together, by position."""
@@ -274,7 +275,7 @@ class Transaction(ABC):
 
     def find_rewards(self, decisions: Sequence[int]) -> dict[int, records.LoggedReward]:
         """Return the rewards of decisions, by ``seq``."""
-        found = map(tables.REWARD.read, self._find(tables.REWARD, "r.decision", decisions))
+        found = self._find(tables.REWARD, "r.decision", decisions)
         return {reward.decision: reward for reward in found}
 
     def find_taken(self, tasks: Sequence[int]) -> list[tables.Row]:
@@ -287,10 +288,7 @@ class Transaction(ABC):
 
     def find_action_sets(self, numbers: Sequence[int]) -> dict[int, tables.ActionSet]:
         """Return sets of actions, by their numbers."""
-        return {
-            row[-1]: tables.OFFERED.read(row)
-            for row in self._find(tables.OFFERED, "s.number", numbers)
-        }
+        return {found.number: found for found in self._find(tables.OFFERED, "s.number", numbers)}
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -411,6 +409,17 @@ class Backend(ABC):
     @abstractmethod
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tables.Row]:
         """Read, from any thread; statements have ``?`` for parameters."""
+
+    def read(
+        self, query: tables.Query[Record], parameters: Sequence[Any] = (), end: str = ""
+    ) -> list[Record]:
+        """Read records, from any thread; ``end`` is the end of the statement."""
+        return list(map(query.read, self.query(query.sql + end, parameters)))
+
+    def value(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        """Return the first value that a statement reads, or None."""
+        rows = self.query(sql, parameters)
+        return rows[0][0] if rows else None
 
     @abstractmethod
     def scan(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[tables.Row]:

@@ -48,10 +48,7 @@ _PAGE = (
     "LEFT JOIN late_rewards l ON l.decision = d.seq LEFT JOIN activated a ON a.decision = d.seq "
     "WHERE d.seq >= ? AND d.seq <= ? AND d.at >= ? AND d.at < ? ORDER BY d.seq"
 )
-_SETS = (
-    f"{tables.OFFERED.sql} WHERE s.number IN "
-    "(SELECT action_set FROM decisions WHERE seq >= ? AND seq <= ?)"
-)
+_OFFERED = " WHERE s.number IN (SELECT action_set FROM decisions WHERE seq >= ? AND seq <= ?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,7 @@ def export(
     _check_pyarrow()
     chosen = decisions.format_of(path)
     span = _span(since, until)
-    ((end,),) = store.backend.query(_LAST)
+    end = store.backend.value(_LAST)
     priors = _priors(store)  # after the query: so no decision's prior is missing
     family = priors[max(priors)].family
     has_features = family.n_features is not None
@@ -108,8 +105,10 @@ def export(
     ):
         for first, last in _pages(store, end, span, _row_factor(family)):
             rows = store.backend.query(_PAGE, (first, last, *span))
-            sets = store.backend.query(_SETS, (first, last)) if has_features else []
-            offers = {row[-1]: tables.OFFERED.read(row) for row in sets}
+            offers = {}
+            if has_features:
+                found = store.backend.read(tables.OFFERED, (first, last), _OFFERED)
+                offers = {each.number: each for each in found}
             table = _table(columns, rows, offers, priors)
             append(table)
             n_rows += table.num_rows

@@ -24,7 +24,7 @@ from mixts_serve.store import tables
 from mixts_serve.store._postgres_connections import (
     LOCK_SECONDS,
     TRANSACTION_SECONDS,
-    Connections,
+    ServerConnections,
     first_line,
     unavailable,
     write_limits,
@@ -276,7 +276,7 @@ class PostgresBackend(Backend):
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         self.name = without_secrets(url)
-        self.connections = Connections(url, self.name)
+        self.connections = ServerConnections(url, self.name)
         self.writer_id = uuid.uuid4().hex[:8]
         self._skip_until = 0.0
         try:

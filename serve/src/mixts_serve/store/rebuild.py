@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from mixts.errors import StoreError
 from mixts.extend import Array, Family, Int, Statistics
-from mixts_serve.records import OpenWindow, TaskEntry
+from mixts_serve.records import COUNTED, OpenWindow, TaskEntry
 from mixts_serve.store.base import COUNTS_OF_THE_LOG, LOGGED_COUNTS, Transaction
 from mixts_serve.store.store import DecisionStore
 from mixts_serve.store.tables import COUNTS, OPEN_WINDOWS, TASK, Row
@@ -19,9 +19,6 @@ from mixts_serve.versions import LoadedPrior
 
 _CHUNK = 20_000
 """Number of rewards that are learned from at a time, and of tasks that are compared."""
-
-_COUNTED = ("decisions", "rewards", "late", "defaults", "deferred")
-"""Counts of a task."""
 
 _SHOWN = 10
 """Number of differing tasks that are named."""
@@ -191,7 +188,7 @@ class _Log:
         self._family = family
         self._sets: dict[int, Array] = {}
         self.statistics: Statistics = family.empty_statistics(len(numbers))
-        self._counts = np.zeros((len(_COUNTED), len(numbers)), np.int64)
+        self._counts = np.zeros((len(COUNTED), len(numbers)), np.int64)
         self.decisions, self.rewards, self.late, self.defaults, self.deferred = self._counts
 
     def rows(self, tasks: list[int]) -> Int[Array, " m"]:
@@ -200,7 +197,7 @@ class _Log:
 
     def counts(self, row: int) -> dict[str, int]:
         """Return the counts of a task, by the names of its fields."""
-        return dict(zip(_COUNTED, self._counts[:, row].tolist(), strict=True))
+        return dict(zip(COUNTED, self._counts[:, row].tolist(), strict=True))
 
     def learn(self, chunk: list[Row], transaction: Transaction) -> None:
         """Learn from the next rewards of the log."""

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from mixts.errors import StoreUnavailableError
 from mixts_serve.records import LoggedDecision, TaskEntry, WaitingDecision
 from mixts_serve.store import _sqlite_file, tables
-from mixts_serve.store._sqlite_log import BUSY_SECONDS, Connections, WriteAheadLog
+from mixts_serve.store._sqlite_log import BUSY_SECONDS, FileConnections, WriteAheadLog
 from mixts_serve.store.base import WAITING, Backend, Transaction, WouldWaitError
 
 log = logging.getLogger("mixts_serve")
@@ -188,7 +188,7 @@ class SQLiteTransaction(Transaction):
     def lock_tasks(
         self, names: Sequence[str], numbers: Sequence[int], now: int
     ) -> tuple[list[TaskEntry], int]:
-        found = [tables.TASK.read(row) for row in self._find(tables.TASK, "t.name", names)]
+        found = self._find(tables.TASK, "t.name", names)
         known = {entry.name for entry in found}
         new = [TaskEntry(0, name, now, now) for name in names if name not in known]
         for entry, number in zip(new, self._append(tables.TASKS, new), strict=True):
@@ -196,9 +196,7 @@ class SQLiteTransaction(Transaction):
         found += new
         known_numbers = {entry.number for entry in found}
         others = [number for number in numbers if number not in known_numbers]
-        return found + [
-            tables.TASK.read(row) for row in self._find(tables.TASK, "t.number", others)
-        ], len(new)
+        return found + self._find(tables.TASK, "t.number", others), len(new)
 
     def find_waiting(
         self, tasks: Mapping[int, int], last: int, now: int, window: int
@@ -233,7 +231,7 @@ class SQLiteBackend(Backend):
         self.name = str(path)
         self.path = Path(path).absolute()
         try:
-            self._connections = Connections(self.path, vfs, synchronous)
+            self._connections = FileConnections(self.path, vfs, synchronous)
         except apsw.Error as error:
             raise _sqlite_file.refusal(self.path, error) from error
         self._log = WriteAheadLog(self._connections, self.name)

@@ -6,13 +6,13 @@ import json
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, get_type_hints
 
-from msgspec.structs import astuple, replace
+from msgspec.structs import asdict, replace
 
 from mixts.errors import ParameterError, StoreError
-from mixts_serve.records import PriorVersion
+from mixts_serve.records import COUNTED, PriorVersion
 from mixts_serve.store import views
 from mixts_serve.store.base import COUNT_SPANS, Backend
 from mixts_serve.store.tables import OFFERED, ActionSet, Query, Row, unpack
@@ -37,6 +37,12 @@ def _seconds(column: str) -> str:
     return f"{column} / CAST({_SECOND} AS DOUBLE PRECISION)"
 
 
+def _total(numbers: str) -> str:
+    """Return the SQL for a sum of whole numbers, which PostgreSQL would return as a decimal."""
+    return f"CAST(COALESCE(SUM({numbers}), 0) AS BIGINT)"
+
+
+_COUNTS = {name: _total(name) for name in COUNTED}
 _TASK = Query(
     views.TaskRow,
     {
@@ -60,16 +66,20 @@ _HISTORY = Query(
     "LEFT JOIN activated a ON a.decision = d.seq "
     "LEFT JOIN action_sets s ON s.number = d.action_set",
 )  # fmt: skip
-_ACTIONS = (
-    "SELECT d.action, COUNT(*), COUNT(r.value), COALESCE(SUM(r.value), 0) FROM "
+_ACTIONS = Query(
+    views.ActionRow,
+    {
+        "action": "d.action", "decisions": "COUNT(*)", "rewards": "COUNT(r.value)",
+        "reward_sum": "COALESCE(SUM(r.value), 0.0)",
+    },
     "(SELECT seq, action, at FROM decisions WHERE task = (SELECT number FROM tasks WHERE name = ?)"
     " ORDER BY seq DESC LIMIT ?) d LEFT JOIN rewards r ON r.decision = d.seq AND d.at < ? "
-    "GROUP BY d.action ORDER BY d.action"
-)
-_ACTIVITY = (
-    "SELECT span, SUM(decisions), SUM(rewards), SUM(late), SUM(defaults) FROM "
-    "(SELECT start / ? AS span, decisions, rewards, late, defaults FROM activity "
-    "WHERE start >= ?) a GROUP BY span ORDER BY span"
+    "GROUP BY d.action ORDER BY d.action",
+)  # fmt: skip
+_ACTIVITY = Query(
+    views.Activity,
+    {"start": _seconds("(start - start % ?)"), **_COUNTS},
+    "activity WHERE start >= ? GROUP BY 1 ORDER BY 1",
 )
 _LONGEST_WAIT = """
     SELECT MAX(wait) FROM (
@@ -95,7 +105,7 @@ _LONGEST_WAIT = """
 last decision, of the open ones that was made first and whose window ends last (they differ if the
 length of windows was changed), and of deferred decisions activated lately."""
 _FINAL = """
-    SELECT {} , SUM(rewards), SUM(reward_sum), SUM(reward_squares) FROM (
+    SELECT {}, CAST(SUM(rewards) AS BIGINT), SUM(reward_sum), SUM(reward_squares) FROM (
         SELECT start, arm, version, policy, rewards, reward_sum, reward_squares FROM counts
         WHERE span = ? AND start >= ? AND start < ?
         UNION ALL
@@ -108,20 +118,21 @@ _FINAL = """
     ) f GROUP BY {}
 """
 """Rewards of decisions by days, then by ten minutes, then one by one. Ids begin with the time."""
-_EARNED = "SUM(decisions), SUM(deferred), SUM(rewards), SUM(defaults), SUM(late)"
+_SUMS = ("counted", "reward_sum", "reward_squares")
+"""Fields of ``Earnings`` that the last columns of ``_FINAL`` are."""
+_EARNED = ", ".join(_COUNTS.values())
 _ARMS = f"SELECT arm, {_EARNED} FROM counts WHERE span = ? AND start >= ? GROUP BY arm"
 _TRAFFIC = (
-    "SELECT bin, arm, SUM(decisions) FROM (SELECT start / ? AS bin, {} AS arm, decisions "
-    "FROM counts WHERE span = ? AND start >= ? {}) c GROUP BY 1, 2 ORDER BY 1, 2"
+    f"SELECT {_seconds('bin')}, arm, {_total('decisions')} FROM (SELECT start - start % ? AS bin, "
+    "{} AS arm, decisions FROM counts WHERE span = ? AND start >= ? {}) c "
+    "GROUP BY 1, 2 ORDER BY 1, 2"
 )
 _VERSIONS = (
     f"SELECT version, policy, MIN(first_at), MAX(last_at), {_EARNED} FROM counts "
     "WHERE span = ? GROUP BY version, policy ORDER BY version, policy"
 )
-_COUNTS = (
-    "SELECT COALESCE(SUM(tasks), 0), COALESCE(SUM(decisions), 0), COALESCE(SUM(rewards), 0), "
-    "COALESCE(SUM(late), 0), COALESCE(SUM(defaults), 0), COALESCE(SUM(deferred), 0) "
-    "FROM activity WHERE start >= ? AND start < ?"
+_TOTALS = Query(
+    views.Totals, {"tasks": _total("tasks"), **_COUNTS}, "activity WHERE start >= ? AND start < ?"
 )
 _WINDOWS = (
     "SELECT has_default, CASE WHEN due < ? THEN 1 ELSE 0 END, COUNT(*) FROM open_windows "
@@ -136,12 +147,16 @@ _LAST_VALUES = (
     "SELECT COUNT(*), MIN(value), MAX(value) FROM "
     "(SELECT value FROM rewards ORDER BY seq DESC LIMIT ?) r"
 )
-_SPLIT = (
-    "SELECT latent, COUNT(*), SUM(CASE WHEN certainty >= 0.9 THEN 1 ELSE 0 END) FROM tasks "
-    "WHERE version = ? GROUP BY latent ORDER BY latent"
-)
+_SPLIT = Query(
+    views.Share,
+    {
+        "latent": "latent", "tasks": "COUNT(*)",
+        "sure": _total("CASE WHEN certainty >= 0.9 THEN 1 ELSE 0 END"),
+    },
+    "tasks WHERE version = ? GROUP BY latent ORDER BY latent",
+)  # fmt: skip
 _LAST_OFFER = (
-    f"{OFFERED.sql} JOIN decisions d ON d.action_set = s.number "
+    " JOIN decisions d ON d.action_set = s.number "
     "WHERE d.task = (SELECT number FROM tasks WHERE name = ?) ORDER BY d.seq DESC LIMIT 1"
 )
 
@@ -175,8 +190,7 @@ class DecisionStore:
         if not isinstance(path_or_url, Backend):
             path_or_url = _open(path_or_url, create)
         self.backend = path_or_url
-        self._query = self.backend.query
-        self._settled = (0, views.Totals(0, 0, 0, 0))
+        self._settled = (0, views.Totals())
         self._decider: object | None = None
 
     @property
@@ -250,15 +264,15 @@ class DecisionStore:
             # Counts older than an hour change no more: add them up once, not at every call. The
             # last decision tells the time of the writers, whose clocks may differ from this one
             # and from those of earlier writers.
-            found = self._query("SELECT at FROM decisions ORDER BY seq DESC LIMIT 1")
-            until = min(now, int(found[0][0]) if found else 0) - _SETTLED_US
+            last = self.backend.value("SELECT at FROM decisions ORDER BY seq DESC LIMIT 1")
+            until = min(now, last or 0) - _SETTLED_US
             if until > before:
                 self._settled = (until, _sum(old, self._counts(before, until)))
         return _sum(old, recent)
 
     def _counts(self, since: int, until: int) -> views.Totals:
-        (row,) = self._query(_COUNTS, (since, until))
-        return views.Totals(*(int(count) for count in row))
+        (totals,) = self.backend.read(_TOTALS, (since, until))
+        return totals
 
     def unrewarded(self, now: float | None = None) -> views.Unrewarded:
         """Return the number of decisions without a reward, by reason.
@@ -274,7 +288,10 @@ class DecisionStore:
             Decisions from before there was a reward window count as waiting.
         """
         moment = int((self.now() if now is None else now) * _SECOND)
-        windows = {(row[0], row[1]): int(row[2]) for row in self._query(_WINDOWS, (moment,))}
+        windows = {
+            (has_default, is_due): n
+            for has_default, is_due, n in self.backend.query(_WINDOWS, (moment,))
+        }
         totals = self.totals()
         given_up, due = windows.get((0, 1), 0), windows.get((1, 1), 0)
         rest = totals.decisions - totals.rewards - totals.deferred - given_up - due
@@ -295,11 +312,11 @@ class DecisionStore:
         list of str
             The ids; first those whose window ended first.
         """
-        return [bytes(id).hex() for (id,) in self._query(_DUE, (now, limit))]
+        return [bytes(id).hex() for (id,) in self.backend.query(_DUE, (now, limit))]
 
     def has_open_defaults(self) -> bool:
         """Return whether some decision will get a default reward unless another comes."""
-        return bool(self._query("SELECT 1 FROM open_windows WHERE has_default = 1 LIMIT 1"))
+        return bool(self.backend.value("SELECT 1 FROM open_windows WHERE has_default = 1 LIMIT 1"))
 
     def only_value(self) -> float | None:
         """Return the one value of all recent rewards, if silence seems to mean another value.
@@ -317,7 +334,7 @@ class DecisionStore:
         shown = totals.decisions - totals.deferred
         if totals.rewards < _FEWEST_REWARDS or 2 * totals.rewards > shown:
             return None
-        ((n, low, high),) = self._query(_LAST_VALUES, (_LOOKED_AT,))
+        ((n, low, high),) = self.backend.query(_LAST_VALUES, (_LOOKED_AT,))
         alike = n >= _FEWEST_REWARDS and low == high and low != 0
         return float(low) if alike else None
 
@@ -337,11 +354,7 @@ class DecisionStore:
             Spans in which nothing happened are left out.
         """
         width = bin_seconds * _SECOND
-        rows = self._query(_ACTIVITY, (width, int(since * _SECOND)))
-        return [
-            views.Activity(int(span) * bin_seconds, int(n), int(m), int(late), int(missed))
-            for span, n, m, late, missed in rows
-        ]
+        return self.backend.read(_ACTIVITY, (width, int(since * _SECOND)))
 
     def final_until(self, now: float) -> float:
         """Return the time before which all decisions are final: no reward changes their mean.
@@ -360,10 +373,10 @@ class DecisionStore:
             In seconds since 1970; infinite if no decision waits for a default reward.
         """
         moment = int(now * _SECOND)
-        ((wait,),) = self._query(_LONGEST_WAIT, (moment,))
+        wait = self.backend.value(_LONGEST_WAIT, (moment,))
         if wait is None:
             return math.inf
-        return (self.ended_until(moment) - int(wait)) / _SECOND
+        return (self.ended_until(moment) - wait) / _SECOND
 
     def ended_until(self, now: int) -> int:
         """Return the time before which all windows have ended that end with a default reward.
@@ -380,10 +393,8 @@ class DecisionStore:
         int
             In microseconds since 1970, ``now`` or earlier.
         """
-        first = self._query(
-            "SELECT due FROM open_windows WHERE has_default = 1 ORDER BY due LIMIT 1"
-        )
-        return min([now, *(int(due) for (due,) in first)])
+        first = "SELECT due FROM open_windows WHERE has_default = 1 ORDER BY due LIMIT 1"
+        return min(now, self.backend.value(first) or now)
 
     def earnings(
         self, since: float, bin_seconds: int, final: float = math.inf
@@ -406,17 +417,17 @@ class DecisionStore:
             Spans without rewards are left out.
         """
         width = bin_seconds * _SECOND
-        rows = self._final(
+        found = self._final(
             f"start / {width}", since, final, by_days=False, logged=width % _TEN_MINUTES > 0
         )
         return [
-            views.SpanEarnings(int(span) * bin_seconds, int(n), float(total))
-            for span, n, total, _ in sorted(rows)
+            views.SpanEarnings(span * bin_seconds, sums["counted"], sums["reward_sum"])
+            for (span,), sums in sorted(found.items())
         ]
 
     def _final(
         self, key: str, since: float, final: float, *, by_days: bool, logged: bool = False
-    ) -> list[Row]:
+    ) -> dict[Row, dict[str, Any]]:
         """Return number, sum and sum of squares of final decisions' rewards, by some columns.
 
         What is older than the last whole ten minutes (or days) before ``final`` has been counted.
@@ -429,15 +440,17 @@ class DecisionStore:
         if final == math.inf and not logged:
             days, minutes, rest = (_NEVER if by_days else begin), _NEVER, (b"", b"")
         elif not logged:
-            ((n,),) = self._query(
+            n = self.backend.value(
                 "SELECT COUNT(*) FROM (SELECT 1 FROM decisions WHERE id >= ? AND id < ? LIMIT ?) d",
                 (*rest, MOST_LOGGED + 1),
             )
             rest = rest if n <= MOST_LOGGED else (b"", b"")
-        return self._query(
+        rows = self.backend.query(
             _FINAL.format(key, key),
             (_DAY, begin, days, _TEN_MINUTES, days, minutes, *rest),
         )
+        n = len(_SUMS)
+        return {row[:-n]: dict(zip(_SUMS, row[-n:], strict=True)) for row in rows}
 
     def arms(
         self, since: float, bin_seconds: int, final: float = math.inf
@@ -461,9 +474,9 @@ class DecisionStore:
             By arm; -1 stands for all rows of features.
         """
         span = _count_span(bin_seconds)
-        rows = self._query(_ARMS, (span, int(since * _SECOND)))
-        sums = {arm: row for arm, *row in self._final("arm", since, final, by_days=span == _DAY)}
-        return {int(arm): _earnings(row, sums.get(arm)) for arm, *row in rows}
+        rows = self.backend.query(_ARMS, (span, int(since * _SECOND)))
+        sums = self._final("arm", since, final, by_days=span == _DAY)
+        return {arm: _earnings(counts, sums.get((arm,), {})) for arm, *counts in rows}
 
     def traffic(
         self, since: float, bin_seconds: int, arms: Sequence[int]
@@ -484,14 +497,11 @@ class DecisionStore:
         """
         width = bin_seconds * _SECOND
         values = (width, _count_span(bin_seconds), int(since * _SECOND))
-        found = self._query(_TRAFFIC.format("NULL", ""), values)
+        found = self.backend.query(_TRAFFIC.format("NULL", ""), values)
         if arms:
             wanted = f"AND arm IN ({', '.join('?' * len(arms))})"
-            found += self._query(_TRAFFIC.format("arm", wanted), (*values, *arms))
-        return [
-            views.ArmTraffic(int(span) * bin_seconds, None if arm is None else int(arm), int(n))
-            for span, arm, n in found
-        ]
+            found += self.backend.query(_TRAFFIC.format("arm", wanted), (*values, *arms))
+        return [views.ArmTraffic(start, arm, n) for start, arm, n in found]
 
     def versions(self, final: float = math.inf) -> list[views.VersionEarnings]:
         """Return what all decisions earned, by version of the prior and by policy.
@@ -506,14 +516,13 @@ class DecisionStore:
         list of VersionEarnings
             A row for each version and policy.
         """
-        found = self._final("version, policy", 0.0, final, by_days=True)
-        sums = {(version, policy): row for version, policy, *row in found}
+        sums = self._final("version, policy", 0.0, final, by_days=True)
         return [
             views.VersionEarnings(
                 version, policy, first / _SECOND, last / _SECOND,
-                _earnings(row, sums.get((version, policy))),
+                _earnings(counts, sums.get((version, policy), {})),
             )
-            for version, policy, first, last, *row in self._query(_VERSIONS, (_DAY,))
+            for version, policy, first, last, *counts in self.backend.query(_VERSIONS, (_DAY,))
         ]  # fmt: skip
 
     def split(self, version: int) -> list[views.Share]:
@@ -529,10 +538,7 @@ class DecisionStore:
         list of Share
             The last one, with ``latent`` None, counts tasks without a decision by this version.
         """
-        shares = [
-            views.Share(latent, int(n), int(sure))
-            for latent, n, sure in self._query(_SPLIT, (version,))
-        ]
+        shares = self.backend.read(_SPLIT, (version,))
         others = self.totals().tasks - sum(share.tasks for share in shares)
         return [*shares, views.Share(None, others, 0)] if others > 0 else shares
 
@@ -555,11 +561,11 @@ class DecisionStore:
         """
         order = " ORDER BY last_at DESC, number DESC LIMIT ? OFFSET ?"
         if not search:
-            return [_TASK.read(row) for row in self._query(_TASK.sql + order, (limit, offset))]
+            return self.backend.read(_TASK, (limit, offset), order)
         # The database lowers both sides: databases differ in how much of Unicode they lower.
         pattern = "".join(f"\\{c}" if c in "\\%_" else c for c in search)
-        sql = _TASK.sql + " WHERE lower(name) LIKE lower(?) ESCAPE '\\'" + order
-        return [_TASK.read(row) for row in self._query(sql, (f"%{pattern}%", limit, offset))]
+        condition = " WHERE lower(name) LIKE lower(?) ESCAPE '\\'"
+        return self.backend.read(_TASK, (f"%{pattern}%", limit, offset), condition + order)
 
     def task(self, name: str) -> views.TaskRow | None:
         """Return one task, or None if it has no decisions.
@@ -574,8 +580,7 @@ class DecisionStore:
         TaskRow or None
             The task; None if it is unknown.
         """
-        rows = self._query(_TASK.sql + " WHERE name = ?", (name,))
-        return _TASK.read(rows[0]) if rows else None
+        return next(iter(self.backend.read(_TASK, (name,), " WHERE name = ?")), None)
 
     def statistics(self, names: Sequence[str]) -> dict[str, bytes]:
         """Return the statistics of tasks as they are stored; unknown tasks are left out.
@@ -593,7 +598,7 @@ class DecisionStore:
         if not names:
             return {}
         sql = f"SELECT name, statistics FROM tasks WHERE name IN ({', '.join('?' * len(names))})"
-        return {name: bytes(content) for name, content in self._query(sql, tuple(names))}
+        return {name: bytes(content) for name, content in self.backend.query(sql, tuple(names))}
 
     def history(self, name: str, limit: int = 200) -> list[views.DecisionRow]:
         """Return the last decisions of a task with their rewards, oldest first.
@@ -610,8 +615,9 @@ class DecisionStore:
         list of DecisionRow
             The decisions with their rewards, oldest first.
         """
-        rows = self._query(f"{_HISTORY.sql} ORDER BY d.seq", (name, limit))
-        return [_decision_row(_HISTORY.read(row)) for row in rows]
+        return list(
+            map(_decision_row, self.backend.read(_HISTORY, (name, limit), " ORDER BY d.seq"))
+        )
 
     def actions(
         self, name: str, limit: int = 10_000, final: float = math.inf
@@ -632,10 +638,7 @@ class DecisionStore:
         list of ActionRow
             A row for each action that was taken.
         """
-        return [
-            views.ActionRow(action, int(n), int(m), float(total))
-            for action, n, m, total in self._query(_ACTIONS, (name, limit, _moment(final)))
-        ]
+        return self.backend.read(_ACTIONS, (name, limit, _moment(final)))
 
     def last_offer(self, name: str) -> ActionSet | None:
         """Return the actions that a task was offered last.
@@ -650,8 +653,7 @@ class DecisionStore:
         ActionSet or None
             The actions; None if the task had no offer.
         """
-        rows = self._query(_LAST_OFFER, (name,))
-        return OFFERED.read(rows[0]) if rows else None
+        return next(iter(self.backend.read(OFFERED, (name,), _LAST_OFFER)), None)
 
     # -- priors -------------------------------------------------------------------------------
 
@@ -663,8 +665,7 @@ class DecisionStore:
         int or None
             The version; None if there is none.
         """
-        rows = self._query("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
-        return int(rows[0][0]) if rows else None
+        return self.backend.value("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
 
     def priors(self) -> list[PriorVersion]:
         """Return every version of the prior.
@@ -675,7 +676,7 @@ class DecisionStore:
             The versions, oldest first.
         """
         active = self.active_version()
-        rows = self._query(
+        rows = self.backend.query(
             "SELECT version, uploaded_at, family, n_components FROM priors ORDER BY version"
         )
         return [
@@ -696,14 +697,15 @@ class DecisionStore:
         bytes or None
             Content of the file; None if there is no such version.
         """
-        rows = self._query("SELECT body FROM priors WHERE version = ?", (version,))
-        return bytes(rows[0][0]) if rows else None
+        body = self.backend.value("SELECT body FROM priors WHERE version = ?", (version,))
+        return None if body is None else bytes(body)
 
 
 def _decision_row(row: Any) -> views.DecisionRow:
     """Return a decision as callers see it: its id, weights and action's id are encoded in rows."""
     return replace(
         row, id=bytes(row.id).hex(), weights=tuple(unpack(bytes(row.weights)).tolist()),
+        late=bool(row.late), is_default=bool(row.is_default), deferred=bool(row.deferred),
         arm=None if row.arm is None else json.loads(row.arm)[row.action],
     )  # fmt: skip
 
@@ -717,12 +719,8 @@ def _count_span(bin_seconds: int) -> int:
     return max(fitting)
 
 
-def _earnings(counts: Sequence[Any], sums: Sequence[Any] | None) -> views.Earnings:
-    decisions, deferred, rewards, defaults, late = (int(n) for n in counts)
-    counted, total, squares = sums or (0, 0.0, 0.0)
-    return views.Earnings(
-        decisions, deferred, rewards, defaults, late, float(total), float(squares), int(counted)
-    )
+def _earnings(counts: Sequence[int], sums: Mapping[str, Any]) -> views.Earnings:
+    return views.Earnings(**dict(zip(COUNTED, counts, strict=True)), **sums)
 
 
 def _moment(seconds: float) -> int:
@@ -735,7 +733,7 @@ def _first_id(moment: int) -> bytes:
 
 
 def _sum(one: views.Totals, other: views.Totals) -> views.Totals:
-    return views.Totals(*(a + b for a, b in zip(astuple(one), astuple(other), strict=True)))
+    return views.Totals(**{name: n + getattr(other, name) for name, n in asdict(one).items()})
 
 
 def _open(path_or_url: str | os.PathLike[str], create: bool) -> Backend:

@@ -90,6 +90,7 @@ class ActionSet(Struct, frozen=True):
     """Ids of the actions, a JSON list; None if they have none."""
     digest: bytes = b""
     """Digest of the whole set. Not read again."""
+    number: int = 0
 
     @classmethod
     def of(cls, rows: Float[Array, "K d"], ids: Sequence[str] | None) -> ActionSet:
@@ -272,39 +273,18 @@ class Query(Generic[Record]):
 
     record: type[Record]
     expressions: Mapping[str, str]
-    """What is read for each field; the last fields may keep their defaults."""
+    """What is read for each field; others keep their defaults."""
     source: str
     """Tables, after ``FROM``."""
-    more: tuple[str, ...] = ()
-    """What is read beside the record; it comes last in a row."""
 
     @cached_property
     def sql(self) -> str:
         """The statement."""
-        read = [self.expressions[name] for name in self.fields]
-        return f"SELECT {', '.join((*read, *self.more))} FROM {self.source}"
-
-    @cached_property
-    def fields(self) -> tuple[str, ...]:
-        """The fields that are read, in the order of the record, which is made from positions."""
-        names = tuple(get_type_hints(self.record))[: len(self.expressions)]
-        if set(names) != set(self.expressions):
-            raise TypeError(f"{self.record.__name__} begins with the fields {names}: read these")
-        return names
-
-    @cached_property
-    def _flags(self) -> list[int]:
-        hints = get_type_hints(self.record)
-        return [place for place, name in enumerate(self.fields) if hints[name] is bool]
+        return f"SELECT {', '.join(self.expressions.values())} FROM {self.source}"
 
     def read(self, row: Row) -> Record:
         """Return the record of a row."""
-        values: Any = row[: len(self.fields)] if self.more else row
-        if self._flags:
-            values = list(values)
-            for place in self._flags:
-                values[place] = bool(values[place])
-        return self.record(*values)
+        return self.record(**dict(zip(self.expressions, row, strict=True)))
 
 
 def _all(table: Table, alias: str, *left_out: str) -> dict[str, str]:
@@ -325,12 +305,11 @@ DECISION = Query(
     "decisions d LEFT JOIN activated a ON a.decision = d.seq",
 )
 DECISION_OF_TASK = Query(
-    records.LoggedDecision,
-    DECISION.expressions,
+    records.KeyedDecision,
+    {**DECISION.expressions, "task_name": "t.name"},
     f"{DECISION.source} JOIN tasks t ON t.number = d.task",
-    more=("t.name",),
 )
-OFFERED = Query(ActionSet, _all(ACTION_SETS, "s", "digest"), "action_sets s", more=("s.number",))
+OFFERED = Query(ActionSet, _all(ACTION_SETS, "s", "digest"), "action_sets s")
 REWARD = Query(
     records.LoggedReward, {**_all(REWARDS, "r"), "late_value": "l.value"},
     "rewards r LEFT JOIN late_rewards l ON l.decision = r.decision",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from mixts_serve.records import Counts
 
-class TaskRow(Struct, frozen=True):
+
+class TaskRow(Counts):
     """A line of the list of tasks."""
 
     task: str
-    decisions: int
-    rewards: int
-    late: int
     latent: int | None
     """Heaviest component of the most probable kind at the last decision; None before the first."""
     certainty: float
@@ -20,9 +19,6 @@ class TaskRow(Struct, frozen=True):
     """The prior's version at the last decision."""
     first_at: float
     last_at: float
-    defaults: int = 0
-    deferred: int = 0
-    """Number of deferred decisions that are not activated."""
 
 
 class DecisionRow(Struct, frozen=True):
@@ -62,19 +58,10 @@ class ActionRow(Struct, frozen=True):
     """Sum of these rewards, including late ones."""
 
 
-class Totals(Struct, frozen=True):
+class Totals(Counts):
     """Counts of the whole store."""
 
-    tasks: int
-    decisions: int
-    rewards: int
-    """Number of decisions with a reward, a default one included."""
-    late: int
-    """Number of rewards that came after the window, beside a default reward or without one."""
-    defaults: int = 0
-    """Number of default rewards."""
-    deferred: int = 0
-    """Number of deferred decisions that are not activated."""
+    tasks: int = 0
 
 
 class Unrewarded(Struct, frozen=True):
@@ -90,7 +77,7 @@ class Unrewarded(Struct, frozen=True):
     """Decisions whose window has ended, and whose default reward is about to be written."""
 
 
-class Activity(Struct, frozen=True):
+class Activity(Counts):
     """Counts of a span of time that begins at ``start``; empty spans are left out.
 
     Rewards count when they arrive, so that their sum here would say nothing about the decisions:
@@ -98,22 +85,11 @@ class Activity(Struct, frozen=True):
     """
 
     start: float
-    decisions: int
-    rewards: int
-    late: int
-    defaults: int = 0
 
 
-class Earnings(Struct, frozen=True):
+class Earnings(Counts):
     """Counts of some decisions, and of the rewards that came for them so far."""
 
-    decisions: int = 0
-    deferred: int = 0
-    """Number of deferred decisions that are not activated."""
-    rewards: int = 0
-    """Number of decisions with a reward, a default one included."""
-    defaults: int = 0
-    late: int = 0
     reward_sum: float = 0.0
     """Sum of the rewards of final decisions, including late ones and defaults, but not those after
     a default. Clicks come before the zeros of the same period: a decision is final when its window

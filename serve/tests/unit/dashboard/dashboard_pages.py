@@ -8,11 +8,13 @@ from html.parser import HTMLParser
 
 import pytest
 from mixts_serve.dashboard import (
+    OverviewQuery,
     missing_page,
     overview_page,
     task_page,
     unavailable_page,
 )
+from mixts_serve.dashboard.layout import ADDRESS
 
 from serve.tests.unit.dashboard.sample_dashboards import (
     HOSTILE,
@@ -62,8 +64,12 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-def overview(decider: FakeDecider, store: FakeStore, **asked: str | int) -> Page:
-    return Page(overview_page(decider, store, now=NOW, **asked))  # type: ignore[arg-type]
+def overview(
+    decider: FakeDecider, store: FakeStore, address: str = ADDRESS, token: bool = False,
+    **asked: str | int,
+) -> Page:  # fmt: skip
+    query = OverviewQuery.of({name: str(value) for name, value in asked.items()})
+    return Page(overview_page(decider, store, query, now=NOW, address=address, token=token))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +87,7 @@ def every_page() -> Iterator[tuple[str, str]]:
     failing = typical(3)
     failing[0].writable, failing[0].reason = False, "disk full </div><script>"
     yield "empty", overview_page(empty, empty.store, now=NOW)
-    yield "search", overview_page(*hostile, now=NOW, search="<x '\"&\u202e")
+    yield "search", overview_page(*hostile, OverviewQuery("<x '\"&\u202e"), now=NOW)
     yield "missing", missing_page(HOSTILE["markup"])
     yield "nowhere", missing_page()
     yield "unavailable", unavailable_page("the database is away <script>")

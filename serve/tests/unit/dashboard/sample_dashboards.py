@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from mixts_serve.agreement import Agreements
-from mixts_serve.records import ActionPosteriors, Health, PriorVersion, TaskState
+from mixts_serve.records import (
+    COUNTED,
+    ActionPosteriors,
+    Counts,
+    Health,
+    PriorVersion,
+    TaskState,
+)
 from mixts_serve.rules import Policy, Rules
 from mixts_serve.store.views import (
     ActionRow,
@@ -72,21 +79,14 @@ class FakeStore:
     """Time for which decisions are not final; 0 without default rewards."""
 
     def totals(self) -> Totals:
-        counts = [(row.decisions, row.rewards, row.late) for row in self.rows]
-        return Totals(len(self.rows), *(sum(column) for column in zip(*counts or [(0, 0, 0)])))  # noqa: B905
+        return Totals(len(self.rows), **sums(self.rows))
 
     def activity(self, since: float, bin_seconds: int) -> list[Activity]:
         bins: dict[float, list[Activity]] = {}
         for span in self.spans:
             if span.start >= since:
                 bins.setdefault(bin_seconds * (span.start // bin_seconds), []).append(span)
-        return [
-            Activity(
-                start, sum(s.decisions for s in spans), sum(s.rewards for s in spans),
-                sum(s.late for s in spans),
-            )
-            for start, spans in bins.items()
-        ]  # fmt: skip
+        return [Activity(start, **sums(spans)) for start, spans in bins.items()]
 
     def final_until(self, now: float) -> float:
         return now - self.open_seconds if self.open_seconds else math.inf
@@ -165,6 +165,10 @@ class FakeStore:
             ActionRow(k, sum(row.action == k for row in rows), len(seen), math.fsum(seen))
             for k, seen in values.items()
         ]
+
+
+def sums(rows: Sequence[Counts]) -> dict[str, int]:
+    return {name: sum(getattr(row, name) for row in rows) for name in COUNTED}
 
 
 def earnings_of(rows: Sequence[DecisionRow], final: float = math.inf) -> Earnings:
@@ -273,7 +277,7 @@ def spans_of(rng: np.random.Generator, now: float, seconds: int, rate: float) ->
         decisions = int(rng.poisson(10 * level))
         rewards = int(rng.binomial(decisions, 0.86))
         late = int(rng.binomial(rewards, 0.01))
-        found.append(Activity(start, decisions, rewards, late))
+        found.append(Activity(start, decisions=decisions, rewards=rewards, late=late))
     return found
 
 
@@ -311,9 +315,9 @@ def row_of(task: str, history: Sequence[DecisionRow]) -> TaskRow:
     weights = history[-1].weights
     latent = max(range(len(weights)), key=lambda s: weights[s])
     return TaskRow(
-        task, len(history), sum(row.value is not None for row in history),
-        sum(row.late for row in history), latent, weights[latent], history[-1].prior_version,
-        history[0].at, history[-1].at,
+        task, latent, weights[latent], history[-1].prior_version, history[0].at, history[-1].at,
+        decisions=len(history), rewards=sum(row.value is not None for row in history),
+        late=sum(row.late for row in history),
     )  # fmt: skip
 
 

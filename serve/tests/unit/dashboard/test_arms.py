@@ -16,11 +16,10 @@ from mixts_serve.dashboard.arms import (
     bin_size,
     mean_interval,
     read_arms,
-    row_count,
     traffic_chart,
 )
-from mixts_serve.dashboard.layout import Query, prior_facts
-from mixts_serve.dashboard.overview import read_overview
+from mixts_serve.dashboard.layout import prior_facts
+from mixts_serve.dashboard.overview import OverviewQuery, read_overview
 from mixts_serve.store.views import ArmTraffic, Earnings
 from scipy import stats
 
@@ -47,9 +46,7 @@ NOON = 1_773_489_600.0
 def earned(values: list[float], decisions: int | None = None) -> Earnings:
     total, squares = sum(values), sum(v * v for v in values)
     n = len(values) if decisions is None else decisions
-    return Earnings(
-        n, rewards=len(values), reward_sum=total, reward_squares=squares, counted=len(values)
-    )
+    return Earnings(total, squares, len(values), decisions=n, rewards=len(values))
 
 
 def test_clicks_have_jeffreys_interval() -> None:
@@ -75,7 +72,7 @@ def test_other_rewards_have_students_interval() -> None:
     alone = mean_interval(earned([2.5]))
     assert alone is not None
     assert (alone.low, alone.high) == (2.5, 2.5)
-    assert mean_interval(Earnings(5)) is None
+    assert mean_interval(Earnings(decisions=5)) is None
 
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.sampled_from([0.0, 1.0]), min_size=1, max_size=30))
@@ -126,7 +123,7 @@ def test_of_many_arms_the_busiest_are_shown_and_a_search_finds_the_others() -> N
     links = [a["href"] for a in page.of("a")]
     assert "./?arms=50#arms" in links, "all arms again"
     assert "No arm's name contains" in overview(decider, store, arm="nothing like it").text
-    assert [row_count(n) for n in ("x", "-1", "30", "9" * 40)] == [
+    assert [OverviewQuery.of({"arms": n}).arms for n in ("x", "-1", "30", "9" * 40)] == [
         ARM_ROWS, ARM_ROWS, 30, MOST_ARM_ROWS,
     ]  # fmt: skip
 
@@ -172,7 +169,7 @@ def test_traffic_is_stacked_to_one() -> None:
 def test_a_task_has_the_same_certainty_in_the_list_and_on_its_page(
     service: tuple[FakeDecider, FakeStore],
 ) -> None:
-    view = read_overview(*service, NOW, Query())
+    view = read_overview(*service, NOW, OverviewQuery())
     for line in view.listing.rows:
         page = Page(task_page(*service, line.row.task, now=NOW))
         weights = service[0].task(line.row.task).weights

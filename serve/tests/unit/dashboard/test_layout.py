@@ -10,11 +10,11 @@ import pytest
 from mixts_serve.dashboard import task_link
 from mixts_serve.dashboard.layout import (
     PriorFacts,
-    Query,
     decide_command,
     prior_facts,
     reward_command,
 )
+from mixts_serve.dashboard.overview import OverviewQuery
 
 from serve.tests.unit.dashboard.sample_dashboards import HOSTILE, arm_prior, linear_prior
 
@@ -31,9 +31,9 @@ def test_a_link_leads_to_the_task_of_that_name(name: str) -> None:
 
 
 def test_only_what_differs_from_the_usual_is_in_a_link() -> None:
-    assert Query().link("#tasks") == "./#tasks"
-    assert Query().link("#tasks", offset=-25) == "./#tasks"
-    query = Query("a&b #", 25, "day", "c")
+    assert OverviewQuery().link("#tasks") == "./#tasks"
+    assert OverviewQuery().link("#tasks", offset=-25) == "./#tasks"
+    query = OverviewQuery("a&b #", 25, "day", "c")
     assert query.link("#tasks") == "./?search=a%26b+%23&offset=25&span=day&arm=c#tasks"
     assert query.link(search="", offset=0, span="", arm="") == "./"
     assert query.link("#arms", arms=50) == (

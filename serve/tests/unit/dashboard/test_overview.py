@@ -16,7 +16,7 @@ from mixts_serve.dashboard import (
     task_link,
     task_page,
 )
-from mixts_serve.dashboard.layout import MOST_KINDS, Query, policy_words, prior_facts
+from mixts_serve.dashboard.layout import MOST_KINDS, policy_words, prior_facts
 from mixts_serve.dashboard.over_time import (
     Bin,
     Means,
@@ -26,7 +26,7 @@ from mixts_serve.dashboard.over_time import (
     reward_chart,
     usual_span,
 )
-from mixts_serve.dashboard.overview import PAGE_ROWS, read_overview, split_of
+from mixts_serve.dashboard.overview import PAGE_ROWS, OverviewQuery, read_overview, split_of
 from mixts_serve.rules import Policy
 from mixts_serve.store.views import Activity, Share
 from msgspec.structs import replace
@@ -157,8 +157,8 @@ def test_the_overview_says_which_policy_is_in_force(name: str) -> None:
 
 def test_the_rate_now_is_of_the_last_minute() -> None:
     last = NOW - NOW % 10
-    spans = [Activity(last - seconds, n, 0, 0) for seconds, n in ((70, 9), (60, 6), (10, 40))]
-    store = FakeStore(spans=[*spans, Activity(last, 16, 4, 0)])
+    spans = [Activity(last - ago, decisions=n) for ago, n in ((70, 9), (60, 6), (10, 40))]
+    store = FakeStore(spans=[*spans, Activity(last, decisions=16, rewards=4)])
     recent = read_overview(FakeDecider(arm_prior(), store), store, NOW).recent
     assert recent.seconds == 60 + NOW - last
     assert recent.decision_rate == pytest.approx(62 / recent.seconds)
@@ -166,7 +166,7 @@ def test_the_rate_now_is_of_the_last_minute() -> None:
 
 @pytest.mark.parametrize("span", SPANS)
 def test_bins_cover_the_span(service: tuple[FakeDecider, FakeStore], span: str) -> None:
-    view = read_overview(*service, NOW, Query(span=span))
+    view = read_overview(*service, NOW, OverviewQuery(span=span))
     size = int(view.bins[0].seconds)
     assert size % 10 == 0
     if span not in ("week", "month"):  # the service is five days old
@@ -184,7 +184,7 @@ def test_bins_cover_the_span(service: tuple[FakeDecider, FakeStore], span: str) 
 
 
 def test_an_unknown_span_is_the_hour(service: tuple[FakeDecider, FakeStore]) -> None:
-    assert read_overview(*service, NOW, Query(span="<script>")).span == "hour"
+    assert read_overview(*service, NOW, OverviewQuery.of({"span": "<script>"})).span == "hour"
 
 
 def test_tasks_split_over_kinds() -> None:
@@ -403,7 +403,7 @@ def test_the_page_says_what_becomes_of_silence_and_of_new_arms() -> None:
 
 def test_the_first_rewards_are_drawn_at_once() -> None:
     decider, store = typical(2)
-    store.spans = [Activity(10 * (NOW // 10), 6, 3, 0)]
+    store.spans = [Activity(10 * (NOW // 10), decisions=6, rewards=3)]
     assert not any(one.rewards for one in drawn_bins(read_overview(decider, store, NOW).bins))
     page = overview(decider, store)
     assert "No rewards in" not in page.text
