@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # type checkers ignore the shape: Float[Array, "L K"] is Array
     from typing import Annotated as Bool
     from typing import Annotated as Float
     from typing import Annotated as Int

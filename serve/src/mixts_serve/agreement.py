@@ -212,7 +212,7 @@ class VersionWatch:
         return float(np.logaddexp.reduce(self._log_evidence))
 
     def judge(self) -> None:
-        """Raise the alarm, for good, if there is too much money. All final rewards must be in."""
+        """Set ``alarmed`` for good if the money reaches 1 / ``ALPHA``, after all final rewards."""
         self.alarmed = self.alarmed or self.log_evidence >= _ALARM
 
     def agreements(self) -> Agreements:

@@ -16,8 +16,8 @@ from mixts.extend import Array, Float, Seed, checks
 from mixts.families import Statistics
 
 DEFAULT_POLICY = "ids"
-"""Policy of a decider and of ``mixts serve`` that name none: information-directed sampling, which
-earns more than Thompson sampling while a task is new."""
+"""Policy if none is named: information-directed sampling, which earns more than Thompson sampling
+while a task is new."""
 
 
 class Policy(Struct, frozen=True):
@@ -37,8 +37,7 @@ class Policy(Struct, frozen=True):
     ) -> Policy:
         """Return the policy; raise ``ParameterError`` if it cannot be served."""
         agent = policy_named(name)
-        number = isinstance(floor, (int, float, np.number)) and not isinstance(floor, bool)
-        if not number or not 0 <= floor <= 1:
+        if not _is_number(floor) or not 0 <= floor <= 1:
             raise ParameterError(f"floor must be a number between 0 and 1, got {floor!r}")
         if agent.deterministic and floor == 0:
             raise ParameterError(
@@ -60,7 +59,7 @@ class Policy(Struct, frozen=True):
     def uses_waiting(self) -> bool:
         """Whether decisions depend on earlier ones whose rewards have not come.
 
-        Those of Thompson sampling do so only at a horizon: there they count as made.
+        Those of Thompson sampling do only with a horizon, in which the earlier ones are counted.
         """
         return policy_named(self.name) is not MixTS or self.horizon is not None
 
@@ -101,7 +100,7 @@ class Rules(Struct, frozen=True):
                     "default_reward needs a reward_window, after which silence counts: give both, "
                     "such as reward_window=1800 (mixts serve --reward-window 30m)"
                 )
-        return cls(policy, None if window is None else int(window * 1e6), default_reward)
+        return cls(policy, None if window is None else max(1, round(window * 1e6)), default_reward)
 
     def check(self, prior: MixturePrior) -> None:
         """Raise ``ParameterError`` for a prior that these settings do not fit."""
@@ -124,17 +123,20 @@ class Rules(Struct, frozen=True):
         return None if self.window_us is None else start + self.window_us
 
 
+def _is_number(value: Any) -> bool:
+    real = isinstance(value, (int, float, np.integer, np.floating))
+    return real and not isinstance(value, bool)
+
+
 def _window(given: float | None) -> float | None:
-    """Return the window in seconds, or raise ``ParameterError`` if it is no time."""
-    number = isinstance(given, (int, float)) and not isinstance(given, bool)
-    if given is not None and (not number or not 0 < given < 1e9):
+    """Return the window in seconds; raise ``ParameterError`` if it is not a positive time."""
+    if given is not None and (not _is_number(given) or not 0 < given < 1e9):
         raise ParameterError(f"reward_window must be seconds above 0, got {given!r}")
     return given
 
 
 def _default(given: float) -> float:
-    number = isinstance(given, (int, float)) and not isinstance(given, bool)
-    if not number or not math.isfinite(given):
+    if not _is_number(given) or not math.isfinite(given):
         raise ParameterError(f"default_reward must be a finite number, got {given!r}")
     return float(given) + 0.0  # -0.0 is stored as 0.0
 

@@ -32,6 +32,7 @@ def n_processors() -> int:
 
 
 _start_lock = threading.Lock()
+"""Held while a process starts: the whole program shares environment variables and ``__main__``."""
 
 
 class ScriptWorkerProcess(SpawnProcess):
@@ -112,7 +113,7 @@ def environment_variables(variables: dict[str, str]) -> Iterator[None]:
 
 
 def _end_with_parent() -> None:
-    """End this worker when its parent is killed; it would wait for work for ever."""
+    """End this worker when its parent is killed; otherwise it would wait for work for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()

@@ -342,8 +342,8 @@ def run_all(specs: Sequence[RestartSpec], where: Engine, label: str) -> list[Res
     """Run restarts and return their results in the order of the specs; show them by the label.
 
     Restarts that begin with the same groups of the same tasks have one result: it is computed once.
-    Where a model has a quick approximation, the best of the restarts of the same tasks and number
-    of components is refined.
+    If a model has a quick approximation, restarts use it, and only the best restart for each part
+    of the tasks and number of components is refined.
     """
     kinds = []
     distinct: dict[tuple[str, int, bytes], tuple[RestartSpec, Array]] = {}

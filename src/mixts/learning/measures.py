@@ -402,7 +402,7 @@ class RateCalibration:
 
     @property
     def judged(self) -> bool:
-        """Whether clicks are enough for the test: at least 10 expected, and as many misses."""
+        """Whether the test has enough data: at least 10 expected clicks and 10 expected misses."""
         expected = float((self.n_trials * self.predicted).sum())
         return min(expected, float(self.n_trials.sum()) - expected) >= FEWEST
 

@@ -18,9 +18,9 @@ to n, d and lambda, the largest eigenvalue of any component's covariance:
 
 This module has the steps as printed. Remarks:
 
-- The widest step is the third: a sum of maxima is not below the maximum of sums. It holds where one
-  component is the widest in every direction, as in the paper's own experiment, whose components
-  share one covariance, and fails where each is wide in a direction of its own. The conclusion
+- The third step is wrong in general: a sum of maxima is not below the maximum of sums. It holds if
+  one component is the widest in every direction, as in the paper's own experiment, whose components
+  share one covariance. It fails if each component is wide in a direction of its own. The conclusion
   is true nevertheless: no posterior is wider than that of the prior N(., lambda I), for which the
   other steps hold.
 - The determinant is compared with the trace on both sides of a ratio, and below the line that is

@@ -36,7 +36,7 @@ printed. The steps of App. B give neither:
   2 / sqrt|X| (from c_t) plus 2 sqrt(2) (from phi_t) in the unit of the first term: together
   (1 + sqrt 2) (2 sqrt 2 + 2 / sqrt|X|), 8.4 for ten states, more than 6. (The lemma that bounds the
   sum says 4, and the last line of its proof 4 sqrt 2.)
-- Constants in the same way: (1 + sqrt 2) |X||A| h^2 + |X| h^2, not 2 |X||A| h^2.
+- The constants add up in the same way to (1 + sqrt 2) |X||A| h^2 + |X| h^2, not 2 |X||A| h^2.
 - The latent state is missed with probability at most 2 L h / n in an episode that costs at most h:
   over n episodes that is 2 L h^2, but Step 4 has 2 L h.
 - The return of an episode is taken as h/4-sub-Gaussian, as if its rewards were independent. They

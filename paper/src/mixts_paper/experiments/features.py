@@ -26,7 +26,7 @@ _DIGITS_SEED = 0
 class ImageFeatures:
     """Training and test images as rows of features, with their classes as integers from 0.
 
-    The outputs of any network, a row an image  [paper: Sec. 6.2].
+    Features may be the outputs of any network  [paper: Sec. 6.2].
     """
 
     train_features: Float[Array, "n d"]
@@ -87,12 +87,12 @@ class ImageFeatures:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ImageFeatures:
-        """Read an ``npz`` file of the arrays named above; features of any real type."""
+        """Read an ``npz`` file of the arrays in ``ARRAYS``; features have any real type."""
         target = Path(path)
         if not target.is_file():
             raise FormatError(f"{target} is not a file: give an npz file with {', '.join(ARRAYS)}")
         try:
-            # numpy leaves a file that it opened itself, and cannot read, open.
+            # Open it here: np.load(path) leaves a file open that it cannot read.
             with target.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
                 found = {name: archive[name] for name in archive.files}
         except (ValueError, OSError, EOFError, TypeError, AttributeError, BadZipFile) as error:
@@ -102,11 +102,11 @@ class ImageFeatures:
             raise FormatError(f"{target} has no array {', '.join(missing)}; it has {list(found)}")
         names = found.get("classes")
         train, labels, test, test_labels = (_typed(found[name], name) for name in ARRAYS)
-        classes = None if names is None else tuple(str(name) for name in names.tolist())
+        classes = None if names is None else tuple(str(name) for name in np.atleast_1d(names))
         return cls(train, labels, test, test_labels, classes, target.name)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write such a file, atomically; features in single precision."""
+        """Write an ``npz`` file for ``load``, atomically; features in single precision."""
         arrays: dict[str, Any] = {
             "train_features": self.train_features.astype(np.float32),
             "train_labels": self.train_labels,

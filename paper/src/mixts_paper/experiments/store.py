@@ -292,7 +292,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def _is_empty(folder: Path) -> bool:
     """Return whether a folder has no files, apart from unfinished ones of a killed program."""
-    ours = re.compile(r"\..+\.\d+\.part")
+    ours = re.compile(r"\..+\.[\d-]+\.part")  # the names of ``files.replacing``
     return all(ours.fullmatch(entry.name) for entry in folder.iterdir())
 
 

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mixts.errors import FormatError, MissingExtraError, ParameterError
-from mixts.extend import Array, progress_bars
+from mixts.extend import Array, files, progress_bars
 from mixts_paper.experiments.features import ImageFeatures
 from mixts_paper.studies import PublishedFile, cache_folder, exit_status, fetch
 
@@ -179,7 +179,7 @@ def embed(
     folder: Path,
     advance: Callable[[int], None] = lambda n: None,
 ) -> Array:
-    """Return embeddings in single precision, from the folder where they are there."""
+    """Return embeddings in single precision; the folder keeps them for the next call."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = []
     for start in range(0, len(images), CHUNK):
@@ -191,10 +191,8 @@ def embed(
             # Half precision has more digits than these differences mean, and half the size.
             # Kept or computed, the numbers are the same.
             values = embedding(chunk).astype(np.float16)
-            part = path.with_name(f".{path.name}.{os.getpid()}.part")
-            with part.open("wb") as stream:
+            with files.replacing(path) as part, part.open("wb") as stream:
                 np.save(stream, values, allow_pickle=False)
-            os.replace(part, path)
         rows.append(values.astype(np.float32))
         advance(len(chunk))
     return np.concatenate(rows)
@@ -203,7 +201,7 @@ def embed(
 def _read(path: Path, n_images: int) -> Array | None:
     """Return the embeddings in a file; None if it is missing or damaged."""
     try:
-        # numpy leaves a file that it opened itself, and cannot read, open.
+        # Open it here: np.load(path) would leave a file open that it cannot read.
         with path.open("rb") as stream:
             values = np.load(stream, allow_pickle=False)
     except (OSError, ValueError, EOFError):
@@ -224,7 +222,7 @@ _ITERATIONS = 300
 
 @dataclass(frozen=True)
 class ProbedFeatures:
-    """Features, and how often their largest entry is that of the image's class."""
+    """Features, one per class, and how often the largest is that of the image's class."""
 
     features: ImageFeatures
     train_accuracy: float
@@ -327,18 +325,18 @@ kept in the user's cache folder: to continue after an interruption, run the same
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compute the features and print their accuracy; return the exit status."""
+    """Compute and save the features, and print their accuracy; return the exit status."""
     program = "mixts_paper.studies.cifar100"
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=_DESCRIPTION)
     add = parser.add_argument
     add("--data", type=Path, metavar="FILE", help=f"a copy of {CIFAR100.name}")
     add("--out", type=Path, metavar="FILE", default=Path("cifar100-features.npz"), help="npz file")
     options = parser.parse_args(arguments)
-    return exit_status(program, lambda: _write(options), "stopped. To continue, run it again.")
+    return exit_status(program, lambda: _run(options), "stopped. To continue, run it again.")
 
 
-def _write(options: argparse.Namespace) -> None:
-    made = _features(options)
+def _run(options: argparse.Namespace) -> None:
+    made = _write_features(options)
     features = made.features
     print(
         f"{features.source} (ridge {made.ridge:.2g})\n"
@@ -349,7 +347,7 @@ def _write(options: argparse.Namespace) -> None:
     )
 
 
-def _features(options: argparse.Namespace) -> ProbedFeatures:
+def _write_features(options: argparse.Namespace) -> ProbedFeatures:
     out: Path = options.out
     if out.exists():
         raise ParameterError(f"{out} exists: choose another --out, or remove it")

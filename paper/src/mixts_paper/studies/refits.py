@@ -142,9 +142,9 @@ def play(
 
 @dataclass(frozen=True)
 class Loop:
-    """One turn of the loop: the old prior, and the next ones by the way in which they are learned.
+    """One turn of the loop: the old prior, one learned from live tasks alone, and a refitted one.
 
-    Statistics of the past tasks and of the live ones are kept, to learn in other ways.
+    It keeps the statistics of past and of live tasks, to learn a prior from both.
     """
 
     old: mixts.MixturePrior

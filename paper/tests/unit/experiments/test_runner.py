@@ -247,7 +247,7 @@ def test_a_folder_without_results_is_started_again(finished: Path) -> None:
     folder = finished / "test" / "small"
     shutil.rmtree(folder / "blocks")
     shutil.rmtree(folder / "kept")
-    (folder / ".manifest.json.123.part").write_text("killed while writing")
+    (folder / ".manifest.json.123-456-0.part").write_text("killed while writing")
     assert run(finished, seed=2).claims[0].measured == "18, kept 2"
 
 

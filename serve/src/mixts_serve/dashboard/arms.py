@@ -272,7 +272,7 @@ def traffic_chart(
 def _labels(
     shares: dict[int, list[float]], all_: list[int], bands: dict[int, int], facts: PriorFacts
 ) -> tuple[Label, ...]:
-    """Return labels beside the bands of the last bin with decisions that are high enough."""
+    """Return labels for the bands, if high enough, of the last bin that has decisions."""
     last = max((i for i, t in enumerate(all_) if t), default=None)
     if last is None:
         return ()

@@ -1,10 +1,9 @@
 """JSON bodies of requests and responses, strictly typed.
 
-Requests are decoded into the records of the service, and its records are encoded as responses;
-the structs here are what has no place in process. A number is a JSON number within a double's
-range, never ``true`` or ``"1.0"``; unknown fields are refused, and so is nesting deeper than a
-type's, as soon as the decoder meets it. The OpenAPI document is generated
-from the same types.
+Requests are decoded into the records of the service, and its records are encoded as responses; the
+structs here exist only over HTTP. A number is a JSON number within a double's range, never ``true``
+or ``"1.0"``. The decoder refuses unknown fields, and stops at the first value that is nested deeper
+than its type allows. The OpenAPI document is generated from the same types.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Limits:
     body: int = 1 << 20
     """Bytes of a body."""
     prior: int = 16 << 20
-    """Bytes of an uploaded prior, if ``body`` is smaller: a covariance of 200 features is large."""
+    """Bytes of an uploaded prior, unless ``body`` is larger: covariances need many."""
     actions: int = 10_000
     """Actions of one decision."""
     shown: int = 100
@@ -62,7 +61,7 @@ def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
             if name in used:
                 raise RefusalError(400, "bad_request", f"the header {name.decode()} comes twice")
             used[name] = value
-    # Servers take a body in another coding for plain if chunks come last.
+    # Servers decode chunks only, and would pass on a body of "gzip, chunked" still compressed.
     if used.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
         expected = "expected a body of a known length, or Transfer-Encoding: chunked"
         raise RefusalError(501, "bad_request", expected, headers=(CLOSE,))
@@ -129,7 +128,7 @@ class ErrorDetail(Struct, omit_defaults=True):
 
 
 class ErrorResponse(Struct):
-    """Error; the item of a batch has its ``status`` inside."""
+    """Error of a request, or of an item of a batch, which has its own ``status``."""
 
     error: ErrorDetail
 
@@ -157,7 +156,7 @@ _arm_changes = msgspec.json.Decoder(ArmChanges)
 _batch = msgspec.json.Decoder(list[Raw])
 
 _FEWEST_COMPACT = 1_000
-"""Number of offered actions from which on they are kept as an array."""
+"""Least number of offered actions that are kept as an array."""
 
 
 def check_content_type(headers: Headers) -> None:
@@ -191,7 +190,8 @@ def read_decide(body: bytes | Raw, limits: Limits) -> Decide:
 def _compact(request: Decide) -> Decide:
     """Return a request with many rows of numbers as an array, which needs a tenth of the memory.
 
-    It is also nothing to the garbage collector, which would visit every row again and again.
+    The garbage collector does not visit an array's rows; it would visit those of a list again and
+    again.
     """
     rows = request.actions
     if rows is None or len(rows) < _FEWEST_COMPACT or not isinstance(rows[0], list):
@@ -277,5 +277,6 @@ _NOT_NUMBERS = (b"NaN", b"Infinity")
 
 def _not_json(body: bytes, reason: str) -> RefusalError:
     """Return the error for malformed JSON."""
-    hint = "; JSON has no NaN and no Infinity" * any(word in body for word in _NOT_NUMBERS)
+    has_word = any(word in body for word in _NOT_NUMBERS)
+    hint = "; JSON has no NaN and no Infinity" if has_word else ""
     return RefusalError(400, "not_json", f"the body is not JSON in UTF-8: {reason}{hint}")

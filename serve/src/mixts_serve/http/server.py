@@ -21,9 +21,11 @@ STOP_SECONDS = 10
 """Time for open requests to finish after a signal to stop."""
 
 IDLE_SECONDS = 30
-"""Time that a connection may rest between two requests; a proxy closes it before."""
+"""Time that a connection may rest between two requests. A proxy should close idle ones sooner."""
 
 BACKLOG = 4096
+
+SIGHUP = getattr(signal, "SIGHUP", None)  # not on Windows
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -61,10 +63,10 @@ def _config(service: Service) -> uvicorn.Config:
 
 
 class Server(uvicorn.Server):
-    """uvicorn, in this process: it has one event loop and owns the store.
+    """uvicorn in this process, with one event loop.
 
-    ``on_ready`` is called when requests are answered, and ``on_hang_up``, if given, at a SIGHUP,
-    which otherwise ends the service as SIGTERM and SIGINT do.
+    It calls ``on_ready`` once it accepts requests. At a SIGHUP it calls ``on_hang_up``, or, if that
+    is None, stops as at SIGTERM and SIGINT.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class Server(uvicorn.Server):
         self._on_ready, self._on_hang_up = on_ready, on_hang_up
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections, and say so."""
+        """Accept connections, then call ``on_ready``."""
         await super().startup(sockets)
         # What the start made lives as long as the process: the collector need not visit it.
         gc.collect()
@@ -113,14 +115,11 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Handle a signal."""
+        """Call ``on_hang_up`` at a SIGHUP if there is one; otherwise stop."""
         if sig == SIGHUP and self._on_hang_up is not None:
             self._on_hang_up()
         else:
             super().handle_exit(sig, frame)
-
-
-SIGHUP = getattr(signal, "SIGHUP", None)  # not on Windows
 
 
 def run(

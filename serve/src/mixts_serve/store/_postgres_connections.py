@@ -32,7 +32,7 @@ Connection = psycopg.Connection[Row]
 CONNECT_SECONDS = 5
 
 LOCK_SECONDS = 10
-"""Time to wait for whoever has locked a whole table, such as a rebuild."""
+"""Time to wait while another transaction, such as a rebuild, locks a whole table."""
 
 BRIEF_LOCK_MS = 250
 """Time that a batch waits for tasks that others have locked, before it leaves them out.
@@ -45,7 +45,7 @@ WRITE_SECONDS = 10
 
 IDLE_SECONDS = 30
 """Longest pause within a transaction, after which the server ends it: other replicas can then have
-its tasks. The first decisions of a process may compile code meanwhile."""
+its tasks."""
 
 TRANSACTION_SECONDS = 2 * IDLE_SECONDS
 """Longest transaction of a batch, which servers before version 17 do not limit."""

@@ -141,7 +141,7 @@ class Changes(Struct):
         return count
 
     def all_counts(self) -> list[records.SpanCount]:
-        """Return the counts of the shortest spans, and the same as parts of the longer ones."""
+        """Return each count once for every length of span, to be added up for the longer spans."""
         return [
             replace(count, span=span, start=count.start - count.start % span)
             for count in self.counts.values()

@@ -1,8 +1,8 @@
 """A store of decisions in PostgreSQL, which several replicas of the service may share.
 
 The isolation level READ COMMITTED is enough: every batch first locks the rows of its tasks, in
-order, and unique indices reject whatever else must not happen twice. The store replaces a lost
-connection at the next use.
+order, and unique indices reject rows that must not come twice. The store replaces a lost connection
+at the next use.
 
 A transaction waits for locks of others only briefly. If it waits in vain, the batch is repeated
 with the tasks that are free, and for some seconds all batches leave out tasks that are locked.
@@ -40,8 +40,9 @@ OTHER_LOCK_MS = 1000
 """Time that such a batch waits for locks of anything else."""
 
 _MOMENT_MS = 50
+"""Time that such a batch waits to create a task or an action set."""
 _PAUSES = (0.01, 0.02, 0.02)
-"""A task that is free again within such a time is not left out: a replica that works locked it."""
+"""Seconds between attempts to lock the other tasks: a replica at work soon unlocks its own."""
 
 _CREATE_SECONDS = 0.25
 """Time to find out which new tasks another writer is just creating."""
@@ -75,13 +76,12 @@ _NEW_TASKS = (
     "ON CONFLICT (name) DO NOTHING"
 ).format(
     ", ".join(
-        "wanted.name" if name == "name" else f"?::{DIALECT.types[kind]}"
+        "wanted.name" if name == "name" else f"?::{DIALECT.types[tables.TASKS.types[name][0]]}"
         for name in tables.TASKS.columns
-        for kind, _ in [tables.TASKS.types[name]]
     )
 )
 _LOCK_TASKS = f"{tables.TASK.sql} WHERE name = ANY(?) OR number = ANY(?) ORDER BY number FOR UPDATE"
-_LOCK_FREE_TASKS = _LOCK_TASKS + " SKIP LOCKED"
+_LOCK_UNLOCKED_TASKS = _LOCK_TASKS + " SKIP LOCKED"
 _WANTED = "unnest(?::bigint[]) AS wanted (task) CROSS JOIN LATERAL"
 _WAITING = (
     WAITING.format(source=_WANTED, task="wanted.task", window="?::bigint") + " ORDER BY d.seq"
@@ -166,14 +166,14 @@ class PostgresTransaction(Transaction):
         self, names: Sequence[str], numbers: Sequence[int], now: int
     ) -> tuple[list[TaskEntry], int]:
         if self._skips:
-            return self._lock_free_tasks(names, numbers, now)
+            return self._lock_unlocked_tasks(names, numbers, now)
         n_new = 0
         if names:
             n_new = self._run(_NEW_TASKS, (*_new_task(now), list(names))).rowcount
         rows = self._execute(_LOCK_TASKS, (list(names), list(numbers)))
         return [tables.TASK.read(row) for row in rows], n_new
 
-    def _lock_free_tasks(
+    def _lock_unlocked_tasks(
         self, names: Sequence[str], numbers: Sequence[int], now: int
     ) -> tuple[list[TaskEntry], int]:
         """Lock the tasks that no other writer has locked for longer than a moment."""
@@ -182,7 +182,8 @@ class PostgresTransaction(Transaction):
 
         def lock() -> None:
             # This waits for locks of whole tables only.
-            rows = self._execute(_LOCK_FREE_TASKS, (list(left_names), list(left_numbers)))
+            wanted = list(left_names), list(left_numbers)
+            rows = self._execute(_LOCK_UNLOCKED_TASKS, wanted)
             for row in rows:
                 entries.append(tables.TASK.read(row))
                 left_names.discard(entries[-1].name)
@@ -219,7 +220,10 @@ class PostgresTransaction(Transaction):
         try:
             with self._connection.transaction():  # a savepoint
                 self._execute(f"SET LOCAL lock_timeout TO '{_MOMENT_MS}ms'")
-                return self._run(sql, parameters)
+                cursor = self._run(sql, parameters)
+                # SET LOCAL outlives a savepoint that is not rolled back.
+                self._execute(f"SET LOCAL lock_timeout TO '{OTHER_LOCK_MS}ms'")
+                return cursor
         except psycopg.errors.LockNotAvailable:
             return None
 

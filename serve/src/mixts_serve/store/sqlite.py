@@ -100,14 +100,14 @@ class SteadyClock:
             return int(self._now)
 
     def _warn(self, behind: float) -> None:
-        """Log a warning when the wall clock has jumped, once until both clocks agree again."""
+        """Warn when the wall clock has jumped, and not again before both clocks agree."""
         if abs(behind) < JUMP_US:
             self._has_warned = False
         elif not self._has_warned:
             self._has_warned = True
             log.warning(
-                "the system's clock jumped %s by %.0f seconds: times and reward windows follow it "
-                "by 6 seconds a minute; after a restart the system's clock counts",
+                "the system's clock jumped %s by %.0f seconds: the service's clock approaches it "
+                "by 6 seconds a minute, and a restart sets it at once",
                 "forward" if behind > 0 else "back", abs(behind) / 1e6,
             )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Bridge to gymnasium: mixts environments for its agents, its environments for mixts agents.
+"""Bridge to gymnasium: give mixts environments to its agents, and its environments to mixts agents.
 
 Importing this module registers ``mixts/RiverSwim-v0``, ``mixts/MDP-v0``, ``mixts/Bandit-v0`` and
 ``mixts/Environment-v0``; ``gymnasium.make("mixts.bridges.gym:mixts/RiverSwim-v0")`` imports it

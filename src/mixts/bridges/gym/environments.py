@@ -53,7 +53,7 @@ class TaskEnv(gymnasium.Env[Any, Any], ABC):
     environment
         The environment that draws the tasks.
     n_steps
-        Steps after which an episode is truncated; none ever terminates.
+        Steps after which an episode is truncated; no episode terminates.
     settings
         Further arguments of ``to_gymnasium`` that make another environment like this one.
     """
@@ -65,8 +65,7 @@ class TaskEnv(gymnasium.Env[Any, Any], ABC):
     def __init__(self, environment: Environment, n_steps: int, settings: Mapping[str, Any]) -> None:
         self.environment = environment
         self.n_steps = n_steps
-        """Steps after which an episode is truncated; none ever terminates."""
-        # How to make another one like this; gymnasium.make replaces it by its own.
+        # Describes how to make an equal environment; gymnasium.make replaces it by its own spec.
         self.spec = EnvSpec(
             ENVIRONMENT_ID,
             ENTRY_POINTS[ENVIRONMENT_ID],
@@ -105,7 +104,7 @@ class TaskEnv(gymnasium.Env[Any, Any], ABC):
         return observation, {**self._info(), **more}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take an action; the last step truncates the episode, and none terminates it."""
+        """Take an action; the last step truncates the episode, and no step terminates it."""
         if self._steps_left == 0:
             raise ActionError("no episode is under way: call reset() first")
         if action not in self.action_space:
@@ -233,7 +232,7 @@ class MDPEnv(TaskEnv):
         super().__init__(environment, family.horizon, {})
         self.observation_space = spaces.Discrete(family.n_states)
         self.action_space = spaces.Discrete(family.n_actions)
-        # Row x is the distribution of a first state that is x: episodes of one step start there.
+        # Row x puts all probability on state x: a step from x is an episode that starts there.
         self._at = np.eye(family.n_states)
         self._at.flags.writeable = False
         self._mdps: MDP

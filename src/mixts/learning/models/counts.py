@@ -45,7 +45,7 @@ NEGLIGIBLE = 1e-17
 
 @dataclass(frozen=True)
 class Levels:
-    """Distinct positive values of each column of counts: what tasks share is computed once."""
+    """Distinct positive values of each column of counts: tasks share the terms of a value."""
 
     value: Float[Array, " u"]
     column: Int[Array, " u"]

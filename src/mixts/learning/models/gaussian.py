@@ -22,7 +22,7 @@ ALIKE = 2.0
 
 
 BLOCK = 1 << 19
-"""Numbers at a time: tasks times components times arms."""
+"""Entries computed at a time: tasks times components times arms."""
 
 
 class ArmSums(NamedTuple):

@@ -71,7 +71,7 @@ class DecompositionExperiment(base.Experiment):
     quick = base.Scale(20, 100)
 
     def parts(self, setting: base.Setting, once: base.Once) -> dict[str, base.Blocks]:
-        return {f"width={width:g}": observed(setting, width) for width in WIDTHS}
+        return {f"width={width:g}": simulated_arms(setting, width) for width in WIDTHS}
 
     def analyse(self, measured: base.Measured) -> base.Analysis:
         n = measured.setting.n_rounds
@@ -111,8 +111,8 @@ class DecompositionExperiment(base.Experiment):
         )
 
 
-def observed(setting: base.Setting, width: float) -> base.SimulationBlocks:
-    """Return the simulation of the bandit as arms, which is the same with unit vectors."""
+def simulated_arms(setting: base.Setting, width: float) -> base.SimulationBlocks:
+    """Return the simulation of the linear bandit as arms: its features are unit vectors."""
     prior = bandit.arms_prior(width=width)
     return base.SimulationBlocks(
         {"MixTS": prior}, BanditEnvironment(prior), setting, microseconds=20.0,

@@ -19,13 +19,14 @@ from mixts_paper.analysis import follow_confidence_sets
 from mixts_paper.bounds import theorem2
 from mixts_paper.bounds.comparison import N_ERRORS
 from mixts_paper.bounds.lemmas import episode_width_sum_bound
+from mixts_paper.bounds.theorems import Form
 from mixts_paper.experiments import base
 from mixts_paper.experiments.verdicts import at_most, exceeds, times_less, weakest
 
 BLOCK = 125
 """Runs in a block: four blocks of the paper's 500."""
 FOLLOWED = 20
-"""Episodes in which the probability of the true current is recorded: one is enough."""
+"""Episodes in which the probability of the true current is recorded: it is known after a few."""
 MEASURED_RUNS = 50
 """Runs whose confidence widths are summed: they hardly differ."""
 KNOWN = 0.99
@@ -106,20 +107,13 @@ class RiverSwimExperiment(base.Experiment):
 
     def analyse(self, measured: base.Measured) -> base.Analysis:
         river = RiverSwim()
-        family = river.family
         results = measured.results("agents")
         n = measured.setting.n_rounds
         size = (n, river.n_states, 2, river.horizon)
-        bounds = {
-            form: float(theorem2(*size, 2, family.min_pseudo_count, form=form))
-            for form in ("statement", "appendix")
-        }
-        lemma6 = {
-            form: float(episode_width_sum_bound(*size, family.min_pseudo_count, form=form))
-            for form in ("statement", "appendix")
-        }
+        bounds, lemma6 = _bounds(size, river.family.min_pseudo_count)
         known = measured.results("current").observed["MixTS"]["truth"] > KNOWN
         sums = measured.parts["widths"]
+        # 2 L h / n of an episode; the share of runs that ever miss is at least that of an episode.
         allowed = 2 * 2 * river.horizon / n
         against, starts = upstream(river)
         summary = results.summary()
@@ -190,6 +184,19 @@ def agents_of(river: RiverSwim) -> dict[str, Any]:
 # -- analysis -----------------------------------------------------------------------------------
 
 
+def _bounds(
+    size: tuple[int, int, int, int], least: float
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return Theorem 2 and the bound of Lemma 6, each as stated and as its proof ends."""
+    forms: tuple[Form, ...] = ("statement", "appendix")
+    regret: dict[str, float] = {}
+    widths: dict[str, float] = {}
+    for form in forms:
+        regret[form] = float(theorem2(*size, 2, least, form=form))
+        widths[form] = float(episode_width_sum_bound(*size, least, form=form))
+    return regret, widths
+
+
 def settled(results: Results, agent: str, n_errors: float = 0.0) -> int | None:
     """Return the episode, from 1, from which on the mean regret stays below ``HARDLY``.
 
@@ -222,17 +229,17 @@ def _mostly_known(known: Array) -> Verdict:
 
 
 def upstream(river: RiverSwim) -> tuple[dict[str, int], list[bool]]:
-    """Return, for each current, in how many states the best policy begins against it.
+    """Count, for each current, the states in which the best policy first swims against it.
 
-    The second value is, for each current, whether the starting state is one of them.
+    The second value says for each current whether the starting state is one of them.
     """
     # Actions are to the left and to the right, in this order.
-    policies: dict[str, Array] = {
+    against: dict[str, Array] = {
         current: river.mean_mdp(current).plan().policy[0] == (0 if current == "right" else 1)
         for current in CURRENTS
     }
-    counts = {current: int(against.sum()) for current, against in policies.items()}
-    return counts, [bool(against[river.start_state]) for against in policies.values()]
+    counts = {current: int(states.sum()) for current, states in against.items()}
+    return counts, [bool(states[river.start_state]) for states in against.values()]
 
 
 def _figure(results: Results) -> Any:
