@@ -13,8 +13,8 @@ from mixts._files import read_bundle, write_bundle
 from mixts._tasks import TaskAxis
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents.offers import Choice, Offer
-from mixts.errors import FormatError, MixtsError, ParameterError
-from mixts.families.choice import draw_rows, top_rows
+from mixts.errors import FormatError, MixtsError
+from mixts.families.choice import draw_rows
 from mixts.families.trajectory import Trajectory
 
 AGENTS: dict[str, type[Agent]] = {}
@@ -206,8 +206,8 @@ class Agent(ABC):
         offer = self.offer(
             actions, tasks, mask, waiting=waiting, values=values, costs=costs, top=top
         )
-        _, *found = self._ranked(offer) if offer.top else (None, *self._probabilities(offer))
-        return self._axis.squeeze(found[0]), self._axis.squeeze(found[1])
+        probabilities, errors = self._probabilities(offer)
+        return self._axis.squeeze(probabilities), self._axis.squeeze(errors)
 
     @final
     def act_with_probabilities(
@@ -301,11 +301,9 @@ class Agent(ABC):
         Offer
             The checked terms of the decisions.
         """
-        offer = self._offered(self._axis.decisions(tasks), actions, mask, waiting)
-        if values is not None or costs is not None:
-            offer = self._with_money(offer, values, costs)
-        if top is not None:
-            offer = self._with_top(offer, top)
+        offer = self._offered(
+            self._axis.decisions(tasks), actions, mask, waiting, values, costs, top
+        )
         if new_share is None and type(floor) is float and floor == 0.0:
             return offer
         return offer.with_limits(floor, new_share)
@@ -324,14 +322,12 @@ class Agent(ABC):
             Actions, probabilities and standard errors, always with the axis of decisions.
         """
         self.last_latent = None
-        if offer.top is not None:
-            return self._with_random_rankings(offer, self._rank_with_share(offer))
         probabilities, errors = self._probabilities(offer)
         if offer.new_share is not None:
             new = self._new_arms()
             probabilities = offer.new_share.apply(probabilities, offer.available, new)
         if offer.floor > 0:
-            probabilities, errors = _above_floor(offer, offer.floor, probabilities, errors)
+            probabilities, errors = above_floor(offer, offer.floor, probabilities, errors)
         choice = Choice(draw_rows(self._rng, probabilities), probabilities, errors)
         self._remember(offer, choice)
         return choice
@@ -339,29 +335,6 @@ class Agent(ABC):
     def _act(self, offer: Offer) -> Int[Array, "m ..."]:
         """Return the actions of decisions whose probabilities nobody wants to know."""
         return self.decide(offer).actions
-
-    def _rank_with_share(self, offer: Offer) -> Choice:
-        """Return rankings in which new arms have their share."""
-        share, new = offer.new_share, self._new_arms()
-        if share is None or not new.any():
-            return self._ranked(offer)
-
-        def rank(mask: Bool[Array, "m K"], k: int) -> Choice:
-            return self._ranked(offer._replace(mask=mask, top=k))
-
-        assert offer.top is not None
-        return Choice(*share.apply_to_rankings(self._rng, rank, offer.available, new, offer.top))
-
-    def _with_random_rankings(self, offer: Offer, choice: Choice) -> Choice:
-        """Return rankings, the whole of which is random as often as its first action would be."""
-        if offer.floor <= 0:
-            return choice
-        ranked, mask = choice.actions.copy(), offer.available
-        k = ranked.shape[1]
-        rows = np.flatnonzero(self._rng.random(len(ranked)) < offer.floor * mask.sum(axis=1))
-        level = np.zeros((len(rows), mask.shape[1]))
-        ranked[rows] = top_rows(self._rng, level, mask[rows], k)
-        return Choice(ranked, *_above_floor(offer, k * offer.floor, *choice[1:]))
 
     def _new_arms(self) -> Bool[Array, " k"]:
         """Return the mask of new arms; empty if there are none."""
@@ -407,35 +380,19 @@ class Agent(ABC):
         actions: ActionsLike | None,
         mask: ArrayLike | None,
         waiting: Any,
+        values: Any,
+        costs: Any,
+        top: Any,
     ) -> Offer:
-        """Check actions, mask and waiting decisions, and return the offer of them."""
-
-    def _with_money(self, offer: Offer, values: Any, costs: Any) -> Offer:
-        """Check values and costs and add them to the offer, or refuse them."""
-        raise ParameterError(
-            f"{type(self).__name__} decides by mean rewards: leave values and costs out"
-        )
-
-    def _with_top(self, offer: Offer, top: Any) -> Offer:
-        """Check the length of a ranking and add it to the offer, or refuse it."""
-        raise ParameterError(
-            f"{type(self).__name__} learns from one decision at a time: leave top out"
-        )
+        """Check what is asked, and return the offer of it; refuse what the agent cannot do."""
 
     @abstractmethod
     def _probabilities(self, offer: Offer) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
         """Return the probabilities of the actions and their standard errors.
 
-        Both are zero where an action is not available.
+        Both are zero where an action is not available. With ``offer.top``, they are those of being
+        among the ranked actions.
         """
-
-    def _ranked(self, offer: Offer) -> Choice:
-        """Rank ``offer.top`` actions, best first, and return P(action is among them).
-
-        The probabilities are those of the procedure that drew the ranking. Agents whose
-        ``_with_top`` refuses rankings need none.
-        """
-        raise NotImplementedError
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -527,7 +484,7 @@ def _name_in_files(kind: type[Agent]) -> str:
     return kind.__name__ if AGENTS.get(kind.__name__) is kind else _full_name(kind)
 
 
-def _above_floor(
+def above_floor(
     offer: Offer, least: float, probabilities: Float[Array, "m K"], errors: Float[Array, "m K"]
 ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
     """Return probabilities and errors, the former above ``least`` for every available action."""

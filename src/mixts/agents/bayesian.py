@@ -12,7 +12,7 @@ import numpy as np
 from mixts import _checks
 from mixts._html import card
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
-from mixts.agents.base import Agent
+from mixts.agents.base import Agent, above_floor
 from mixts.agents.offers import Choice, Offer
 from mixts.belief import Belief
 from mixts.errors import MaskError, ParameterError
@@ -294,11 +294,46 @@ class BeliefAgent(Agent):
         return [np.concatenate(arrays) for arrays in zip(*found, strict=True)]
 
     def _probabilities(self, offer: Offer) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
+        if offer.top is not None:
+            return self._ranked(offer)[1:]
         probabilities, errors = self._in_parts(self.probabilities, offer)
         return probabilities, errors
 
+    def decide(self, offer: Offer) -> Choice:
+        if offer.top is None:
+            return super().decide(offer)
+        self.last_latent = None
+        return self._with_random_rankings(offer, self._rank_with_share(offer))
+
     def _ranked(self, offer: Offer) -> Choice:
+        """Rank ``offer.top`` actions, best first, and return P(action is among them).
+
+        The probabilities are those of the procedure that drew the ranking.
+        """
         return Choice(*self._in_parts(self.ranking, offer))
+
+    def _rank_with_share(self, offer: Offer) -> Choice:
+        """Return rankings in which new arms have their share."""
+        share, new = offer.new_share, self._new_arms()
+        if share is None or not new.any():
+            return self._ranked(offer)
+
+        def rank(mask: Bool[Array, "m K"], k: int) -> Choice:
+            return self._ranked(offer._replace(mask=mask, top=k))
+
+        assert offer.top is not None
+        return Choice(*share.apply_to_rankings(self._rng, rank, offer.available, new, offer.top))
+
+    def _with_random_rankings(self, offer: Offer, choice: Choice) -> Choice:
+        """Return rankings, the whole of which is random as often as its first action would be."""
+        if offer.floor <= 0:
+            return choice
+        ranked, mask = choice.actions.copy(), offer.available
+        k = ranked.shape[1]
+        rows = np.flatnonzero(self._rng.random(len(ranked)) < offer.floor * mask.sum(axis=1))
+        level = np.zeros((len(rows), mask.shape[1]))
+        ranked[rows] = top_rows(self._rng, level, mask[rows], k)
+        return Choice(ranked, *above_floor(offer, k * offer.floor, *choice[1:]))
 
     def _latent_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
         """Return the weights of the components by which to decide."""
@@ -323,17 +358,16 @@ class BeliefAgent(Agent):
         actions: ActionsLike | None,
         mask: ArrayLike | None,
         waiting: Any,
+        values: Any,
+        costs: Any,
+        top: Any,
     ) -> Offer:
-        offer = Offer.of(self.belief.prior, tasks, actions, mask)
+        offer = Offer.of(self.prior, tasks, actions, mask)
         if waiting is not None:
             offer = offer._replace(waiting=self._checked_waiting(waiting))
-        return offer if self.repeatable else self._without_taken(offer)
-
-    def _with_money(self, offer: Offer, values: Any, costs: Any) -> Offer:
-        return offer.with_money(self.prior, values, costs)
-
-    def _with_top(self, offer: Offer, top: Any) -> Offer:
-        return offer.with_top(self.prior, top)
+        if not self.repeatable:
+            offer = self._without_taken(offer)
+        return offer.with_money(self.prior, values, costs).with_top(self.prior, top)
 
     def _without_taken(self, offer: Offer) -> Offer:
         """Return the offer without arms that their tasks took before."""

@@ -135,9 +135,17 @@ class VotingAgent(Agent):
         actions: ActionsLike | None,
         mask: ArrayLike | None,
         waiting: Any,
+        values: Any,
+        costs: Any,
+        top: Any,
     ) -> Offer:
+        name = type(self).__name__
         if waiting is not None:
-            raise ParameterError(f"{type(self).__name__} takes no waiting decisions: leave it out")
+            raise ParameterError(f"{name} takes no waiting decisions: leave it out")
+        if values is not None or costs is not None:
+            raise ParameterError(f"{name} decides by mean rewards: leave values and costs out")
+        if top is not None:
+            raise ParameterError(f"{name} learns from one decision at a time: leave top out")
         return self._voted(tasks, actions, mask)
 
     @abstractmethod

@@ -532,21 +532,6 @@ class Family(ABC):
         """Return the same prior as that of a linear bandit with Gaussian noise."""
         raise ParameterError(f"{self!r} is not a linear bandit with Gaussian noise")
 
-    def log_determinant_ratios(self, statistics: Statistics) -> Float[Array, "n L"]:
-        """Return log(det Sigma_{t,s}^-1 / det Sigma_0,s^-1) of linear bandits.
-
-        Parameters
-        ----------
-        statistics
-            Statistics of n tasks.
-
-        Returns
-        -------
-        array
-            Log ratios, (n, L).
-        """
-        raise ParameterError(f"{self!r} is not a linear bandit with Gaussian noise")
-
     def mdp(self, parameters: ArrayLike) -> MDP:
         """Return the MDPs that parameters describe, checked and copied.
 

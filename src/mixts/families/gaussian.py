@@ -111,11 +111,6 @@ class GaussianArms(ArmFamily):
         """Return the same prior over unit vectors; its collapse keeps the arms' correlation."""
         return LinearGaussian(self.mean, self.variance, self.noise_std, covariance_type="diag")
 
-    def log_determinant_ratios(self, statistics: Statistics) -> Float[Array, "n L"]:
-        """Return log(det Sigma_{t,s}^-1 / det Sigma_0,s^-1), also for certain arms."""
-        ratio = self.variance / self.noise_std**2
-        return np.log1p(statistics.array("count")[:, None] * ratio).sum(axis=2)
-
     def marginal(self, parameters: Float[Array, "2 ... K"]) -> NormalMarginal:
         return NormalMarginal(parameters, self.noise_std**2)
 

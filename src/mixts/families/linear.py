@@ -502,14 +502,6 @@ class LinearGaussian(LinearFamily):
         """Return this family."""
         return self
 
-    def log_determinant_ratios(self, statistics: Statistics) -> Float[Array, "n L"]:
-        """Return ln det(I + Sigma_0 V / sigma^2), without inverting a covariance."""
-        assert isinstance(statistics, LinearStatistics)
-        gram = np.swapaxes(statistics.array("factor")[:, :-1, :-1], 1, 2)
-        gram = gram @ np.swapaxes(gram, 1, 2)
-        learned = self.full_covariances() @ (gram[:, None] / self.noise_std**2)
-        return np.linalg.slogdet(np.eye(self.n_features) + learned).logabsdet
-
     def log_density(
         self, latent: Int[Array, " m"], count: Int[Array, " m"], misfit: Float[Array, " m"]
     ) -> Float[Array, " m"]:

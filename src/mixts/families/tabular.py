@@ -336,13 +336,6 @@ class TabularMDP(Family):
             parameters, self.n_states, self.n_actions, self.horizon, self.initial
         )
 
-    @property
-    def mean_mdps(self) -> MDP:
-        """Mean MDP of each component, a batch of L."""
-        rewards = self.reward[..., 0] / self.reward.sum(axis=3)
-        transitions = self.transition / self.transition.sum(axis=3, keepdims=True)
-        return MDP(rewards, transitions, self.horizon, self.initial)
-
     # -- moments of the prior -----------------------------------------------------------------
 
     def parameter_means(self) -> Float[Array, "L p"]:

@@ -81,8 +81,9 @@ def test_the_prior_has_the_figures_means(current: Any, strength: float) -> None:
     np.testing.assert_allclose(family.reward[s], strength * both, rtol=1e-15)
     np.testing.assert_array_equal(family.transition[s] == 0, rows == 0)
     np.testing.assert_array_equal(family.reward[s] == 0, both == 0)
-    np.testing.assert_allclose(family.mean_mdps[s].transitions, rows, rtol=1e-15)
-    np.testing.assert_allclose(family.mean_mdps[s].rewards, rewards, rtol=1e-14)
+    means = family.mdp(family.parameter_means())[s]
+    np.testing.assert_allclose(means.transitions, rows, rtol=1e-15)
+    np.testing.assert_allclose(means.rewards, rewards, rtol=1e-14)
     assert family.min_pseudo_count == pytest.approx(strength, rel=1e-15)
 
 

@@ -244,7 +244,7 @@ class PartsRecorder(ActionRecorder):
             **super().arrays(),
             "squared_norms": self._squared_norms,
             "largest_norms": self._largest_norms,
-            "log_determinant_ratios": self._family.log_determinant_ratios(self._final.statistics),
+            "log_determinant_ratios": self.log_determinant_ratios(),
         }
 
 

@@ -234,7 +234,7 @@ class LatentCostRecorder(ActionRecorder):
         gain = np.full(self._variances.shape, np.nan)
         if family.common_noise is not None:
             # By the matrix determinant lemma the sum of the logarithms is this one.
-            gain = 0.5 * family.log_determinant_ratios(self._final.statistics)
+            gain = 0.5 * self.log_determinant_ratios()
         return {
             **super().arrays(),
             "roots": (np.sqrt(weights).sum(axis=1) ** 2 - 1) / 2,

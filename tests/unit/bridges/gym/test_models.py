@@ -30,7 +30,7 @@ def test_the_uniform_prior_knows_the_end_and_nothing_else() -> None:
 
 def test_the_uniform_prior_knows_what_zero_is_worth() -> None:
     family = EpisodePlayer(Walk(), 4, binarize=(-1, 3)).uniform_prior().family
-    np.testing.assert_allclose(family.mean_mdps.rewards[0, END], 0.25)
+    np.testing.assert_allclose(family.mdp(family.parameter_means()).rewards[0, END], 0.25)
     _, drawn = mixts.MixturePrior(family).draw(np.random.default_rng(0), 200)
     # Its standard deviation is sqrt(0.1875 / 1e6).
     assert np.abs(family.mdp(drawn).rewards[:, END] - 0.25).max() < 0.005
