@@ -24,6 +24,14 @@ class ArmCatalogue:
     retired: Bool[Array, " K"]
     new: Bool[Array, " K"]
 
+    def __post_init__(self) -> None:
+        self.retired.flags.writeable = self.new.flags.writeable = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make unpickled marks read-only again."""
+        self.__dict__.update(state)
+        self.__post_init__()
+
     @classmethod
     def of(cls, names: Sequence[str] | None, n_arms: int) -> ArmCatalogue:
         """Return a catalogue of arms without marks."""

@@ -241,7 +241,7 @@ def _marks(prior: Any) -> list[str]:
     """Return notes about retired and new arms."""
     assert prior.arm_names is not None
     found = []
-    for word, marked in (("retired", prior.retired), ("new", prior.new_arms)):
+    for word, marked in (("retired", prior.arms.retired), ("new", prior.arms.new)):
         index = np.flatnonzero(marked)
         if len(index):
             some = ", ".join(short(prior.arm_names[k], LONGEST) for k in index[:MOST_ROWS])

@@ -151,7 +151,7 @@ class Belief:
         elif outcomes is None and not prior.family.plans:
             raise OutcomeError("the outcomes are missing: update(actions, outcomes)")
         elif prior.arm_names is not None:
-            actions = prior.arm_indices(actions)
+            actions = prior.arms.indices(actions)
         elif type(actions) is not np.ndarray and type(actions) is not int:
             actions = prior.action_rows(actions)
         observed = self.posterior.observations(actions, outcomes)
@@ -514,6 +514,6 @@ class Belief:
         if np.size(actions) == 0 and np.size([] if tasks is None else tasks) == 0:
             return None
         if self.prior.arm_names is not None:
-            actions = self.prior.arm_indices(actions)
+            actions = self.prior.arms.indices(actions)
         checked = self.posterior.statistics.checked_actions(self.prior.action_rows(actions))
         return Waiting(self._axis.observations(tasks, len(checked)), checked)

@@ -123,8 +123,10 @@ class MixturePrior:
         self.names = _checks.name_list(names, family.n_components, "names")
         if arm_names is not None and family.n_arms is None:
             raise ParameterError(f"arm_names need a family with arms, got {family!r}")
-        self._arms = ArmCatalogue.of(arm_names, family.n_arms or 0)
-        self.arm_names = self._arms.names
+        self.arms = ArmCatalogue.of(arm_names, family.n_arms or 0)
+        """Names of the arms and their marks: ``arms.retired`` and ``arms.new`` are true for each
+        retired arm and for each arm that was added and has not been learned from data since."""
+        self.arm_names = self.arms.names
         self.features = _checked_features(features, family)
         self.descriptions = _checked_texts(
             descriptions, family.n_components, "descriptions", "sentences"
@@ -161,10 +163,10 @@ class MixturePrior:
             lines.append(f"  {s}: weight {self.weights[s]:.4g}{name}")
         if shown < self.n_components:
             lines.append(f"  ... and {self.n_components - shown} more")
-        if self.has_retired:
-            lines.append(f"  retired arms: {self._arms.labels(self._arms.retired)}")
-        if self._arms.new.any():
-            lines.append(f"  new arms: {self._arms.labels(self._arms.new)}")
+        if self.arms.has_retired:
+            lines.append(f"  retired arms: {self.arms.labels(self.arms.retired)}")
+        if self.arms.new.any():
+            lines.append(f"  new arms: {self.arms.labels(self.arms.new)}")
         if not self.repeatable:
             lines.append("  an action is taken at most once in a task")
         return "\n".join(lines)
@@ -416,7 +418,7 @@ class MixturePrior:
         """
         if self._arm_prior is not None or self.family.n_arms is None:
             return self._arm_prior
-        seen = np.flatnonzero(~self._arms.new)
+        seen = np.flatnonzero(~self.arms.new)
         return arm_population(self.family.as_arms.arms(seen) if len(seen) else self.family)
 
     def add_arms(
@@ -428,7 +430,7 @@ class MixturePrior:
     ) -> MixturePrior:
         """Return a prior with new arms that have no data yet; their parameters are ``arm_prior``'s.
 
-        The new arms are marked in ``new_arms`` until a prior is learned from their data.
+        The new arms are marked in ``arms.new`` until a prior is learned from their data.
 
         Parameters
         ----------
@@ -454,18 +456,18 @@ class MixturePrior:
         >>> wider.family.parameter_means().round(2)
         array([[0.8, 0.2, 0.8],
                [0.2, 0.8, 0.2]])
-        >>> wider.new_arms
+        >>> wider.arms.new
         array([False, False,  True])
         """
         if like is not None and mean is not None:
             raise ParameterError("give like or mean, not both")
-        names = self._arms.new_names(arms)
+        names = self.arms.new_names(arms)
         n = len(names) if names is not None else _checks.count(arms, "arms")
         one = self.arm_prior
         if one is None:
             raise ParameterError(f"only priors of arms accept new arms, got {self.family!r}")
         if like is not None:
-            found = self.family.parameter_means()[:, [self.arm_index(like)]]
+            found = self.family.parameter_means()[:, [self.arms.index(like)]]
             one = like_arms(one, found, one.parameter_variances())
         elif mean is not None:
             level = _mean_guess(mean, self.family)
@@ -492,7 +494,7 @@ class MixturePrior:
             A prior with the new arms after the others.
         """
         joined = self.family.as_arms.with_arms(family)
-        names = self._arms.extended(arm_names)
+        names = self.arms.extended(arm_names)
         texts = self.descriptions
         if texts is not None:
             # A new arm that may be a kind's best makes its sentence wrong.
@@ -505,8 +507,8 @@ class MixturePrior:
             family=joined, arm_names=names, descriptions=texts, arm_prior=self.arm_prior,
             origin=None if self.origin is None else self.origin.with_arms(n_more),
         )  # fmt: skip
-        new = np.append(self._arms.new, np.ones(n_more, bool))
-        return prior._mark(self._arms.retired, new)
+        new = np.append(self.arms.new, np.ones(n_more, bool))
+        return prior._mark(self.arms.retired, new)
 
     def retire_arms(self, arms: Sequence[int | str]) -> MixturePrior:
         """Return a prior whose agents never take these arms; their observations still count.
@@ -529,10 +531,10 @@ class MixturePrior:
         >>> mixts.MixTS(prior, n_tasks=3, seed=1).act()
         array([0, 0, 0])
         """
-        retired = self._arms.retired | self._arms.chosen(arms)
+        retired = self.arms.retired | self.arms.chosen(arms)
         if retired.all():
             raise ParameterError("all arms would be retired: at least one must remain")
-        return self.replace()._mark(retired, self._arms.new)
+        return self.replace()._mark(retired, self.arms.new)
 
     def restore_arms(self, arms: Sequence[int | str]) -> MixturePrior:
         """Return a prior whose agents take these retired arms again.
@@ -547,8 +549,8 @@ class MixturePrior:
         MixturePrior
             A prior in which these arms are not retired.
         """
-        retired = self._arms.retired & ~self._arms.chosen(arms)
-        return self.replace()._mark(retired, self._arms.new)
+        retired = self.arms.retired & ~self.arms.chosen(arms)
+        return self.replace()._mark(retired, self.arms.new)
 
     def rename_arms(self, names: Mapping[str, str]) -> MixturePrior:
         """Return a prior with other names of some arms; an arm keeps its index and its data.
@@ -564,7 +566,7 @@ class MixturePrior:
         MixturePrior
             A prior with the new names.
         """
-        return self.replace(arm_names=self._arms.renamed(names), descriptions=None)
+        return self.replace(arm_names=self.arms.renamed(names), descriptions=None)
 
     def mark_new(self, arms: Sequence[int | str]) -> MixturePrior:
         """Return a prior in which exactly these arms are marked as new.
@@ -579,14 +581,7 @@ class MixturePrior:
         MixturePrior
             A prior with these marks.
         """
-        return self.replace()._mark(self._arms.retired, self._arms.chosen(arms))
-
-    @property
-    def new_arms(self) -> Bool[Array, " K"]:
-        """True for each arm that was added and has not been learned from data since."""
-        view = self._arms.new[:]
-        view.flags.writeable = False
-        return view
+        return self.replace()._mark(self.arms.retired, self.arms.chosen(arms))
 
     def with_descriptions(self, descriptions: Sequence[str] | None) -> MixturePrior:
         """Return the same prior with a sentence about each component, or with none.
@@ -602,48 +597,6 @@ class MixturePrior:
             A prior with these sentences.
         """
         return self.replace(descriptions=descriptions)
-
-    @property
-    def retired(self) -> Bool[Array, " K"]:
-        """True for each retired arm; empty for families without arms."""
-        view = self._arms.retired[:]
-        view.flags.writeable = False
-        return view
-
-    @property
-    def has_retired(self) -> bool:
-        """Whether any arm is retired."""
-        return self._arms.has_retired
-
-    def arm_index(self, arm: int | str) -> int:
-        """Return the index of an arm.
-
-        Parameters
-        ----------
-        arm
-            Index or name of the arm.
-
-        Returns
-        -------
-        int
-            The index.
-        """
-        return self._arms.index(arm)
-
-    def arm_indices(self, arms: Any) -> Any:
-        """Replace arm names by indices; indices, features and trajectories stay as they are.
-
-        Parameters
-        ----------
-        arms
-            A name, or names in a list or an array of any shape.
-
-        Returns
-        -------
-        array
-            Indices of the same shape; anything but names is returned as it came.
-        """
-        return self._arms.indices(arms)
 
     def action_rows(self, actions: Any) -> Any:
         """Replace descriptions of actions by rows of features; all else stays as it is.
@@ -686,11 +639,11 @@ class MixturePrior:
         }  # fmt: skip
         if "family" not in changes:
             kept["origin"] = self.origin
-        return MixturePrior(**{**kept, **changes})._mark(self._arms.retired, self._arms.new)
+        return MixturePrior(**{**kept, **changes})._mark(self.arms.retired, self.arms.new)
 
     def _mark(self, retired: Bool[Array, " r"], new: Bool[Array, " n"]) -> MixturePrior:
         """Set the retired arms and the new arms of a prior that was just made."""
-        self._arms = self._arms.marked(retired, new)
+        self.arms = self.arms.marked(retired, new)
         return self
 
     # -- files --------------------------------------------------------------------------------
@@ -724,10 +677,10 @@ class MixturePrior:
             "settings": self.family.settings(),
             "names": self.names,
             "arm_names": self.arm_names,
-            "retired": np.flatnonzero(self._arms.retired).tolist(),
+            "retired": np.flatnonzero(self.arms.retired).tolist(),
         }
-        if self._arms.new.any():
-            header["new"] = np.flatnonzero(self._arms.new).tolist()
+        if self.arms.new.any():
+            header["new"] = np.flatnonzero(self.arms.new).tolist()
         if self.features is not None:
             header["features"] = self.features.header()
         if self.descriptions is not None:

@@ -15,9 +15,10 @@ from scipy import integrate, optimize, stats
 import mixts
 from mixts.families.base import Waiting
 from mixts.families.bernoulli import BetaMarginal
+from mixts.families.choice import draw_rows
 from mixts.families.marginals import Marginal, NormalMarginal
 from mixts.families.poisson import GammaMarginal
-from mixts.families.rewards import IndependentRewards
+from mixts.families.rewards import IndependentRewards, RewardBelief
 
 pytestmark = pytest.mark.usefixtures("program")
 
@@ -130,11 +131,17 @@ def test_certain_arms_bound_the_best_mean() -> None:
 # -- moments and quantiles ------------------------------------------------------------------------
 
 
+def draw(rewards: RewardBelief, rng: np.random.Generator, n: int) -> Any:
+    """Draw what each decision maximises n times: a component by its weight, then mean rewards."""
+    latent = draw_rows(rng, np.repeat(rewards.weights, n, axis=0))
+    return rewards.draw_given(rng, latent.reshape(-1, n))
+
+
 @forms
 def test_moments_are_those_of_a_large_sample(form: Form) -> None:
     rng = np.random.default_rng(4)
     rewards = belief(form, rng, 1, 3, 2)
-    _, drawn = rewards.draw_mixture(rng, 400_000)
+    drawn = draw(rewards, rng, 400_000)
     error = drawn[0].std(axis=0) / math.sqrt(400_000)
     assert (np.abs(drawn[0].mean(axis=0) - rewards.means()[0]) < 5 * error).all()
     squares = (drawn[0] - rewards.means()[0]) ** 2
@@ -195,10 +202,10 @@ def test_observing_in_the_marginal_is_updating_the_belief(form: Form) -> None:
 def test_estimates_are_means_at_once_and_mean_rewards_in_the_end(form: Form) -> None:
     rng = np.random.default_rng(7)
     rewards = belief(form, rng, 3, 2, 3)
-    _, now = rewards.ahead(np.zeros(3, np.int64), rng, 0).draw_mixture(rng, 50)
+    now = draw(rewards.ahead(np.zeros(3, np.int64), rng, 0), rng, 50)
     np.testing.assert_array_equal(now, np.broadcast_to(rewards.means()[:, None], now.shape))
     for n in (1, 7, 1000):
-        _, drawn = rewards.ahead(np.full(3, n), rng, 0).draw_mixture(rng, 20_000)
+        drawn = draw(rewards.ahead(np.full(3, n), rng, 0), rng, 20_000)
         error = drawn.std(axis=1) / math.sqrt(20_000)
         assert (np.abs(drawn.mean(axis=1) - rewards.means()) < 5 * error).all()
     late = rewards.ahead(np.full(3, 10**6), rng, 20_000)
@@ -211,7 +218,7 @@ def test_estimates_of_bernoulli_arms_have_the_exact_law() -> None:
     rewards = belief(FORMS["beta"], rng, 1, 2, 1)
     (a, b), w = rewards.marginal.parameters[:, 0, :, 0], rewards.weights[0]
     n, size = 3, 200_000
-    _, drawn = rewards.ahead(np.array([n]), rng, 0).draw_mixture(rng, size)
+    drawn = draw(rewards.ahead(np.array([n]), rng, 0), rng, size)
     sums = np.arange(n + 1)
     chance = np.array([stats.betabinom(n, x, y).pmf(sums) for x, y in zip(a, b, strict=True)])
     after = w[:, None] * chance

@@ -10,6 +10,7 @@ import pytest
 from scipy import integrate, optimize, special, stats
 
 import mixts
+from mixts.families.choice import draw_rows
 from mixts.families.spend_marginal import (
     LEVELS,
     LIMITS,
@@ -254,7 +255,8 @@ def test_estimates_after_more_rewards_keep_the_mean() -> None:
     rng, n = np.random.default_rng(6), 20_000
     spreads = []
     for more in (0, 1, 30, 100_000):
-        _, drawn = rewards.ahead(np.array([more]), rng, 0).draw_mixture(rng, n)
+        latent = draw_rows(rng, np.repeat(rewards.weights, n, axis=0))[None]
+        drawn = rewards.ahead(np.array([more]), rng, 0).draw_given(rng, latent)
         error = drawn[0].std(axis=0) / np.sqrt(n)
         assert (np.abs(drawn[0].mean(axis=0) - rewards.means()[0]) < 5 * error + 1e-10).all()
         spreads.append(np.quantile(drawn[0], 0.9, axis=0) - np.quantile(drawn[0], 0.1, axis=0))

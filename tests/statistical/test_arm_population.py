@@ -44,7 +44,7 @@ def test_an_arm_without_rows_gets_the_predictive_of_the_others(kind: str, method
     prior = mixts.learn_prior(tasks, 2, method, seed=1, n_restarts=2)  # type: ignore[arg-type]
     one = prior.arm_prior
     assert one is not None
-    np.testing.assert_array_equal(prior.new_arms.nonzero()[0], [N_ARMS - 1])
+    np.testing.assert_array_equal(prior.arms.new.nonzero()[0], [N_ARMS - 1])
     order = np.argsort(one.parameter_means()[:, 0])
     for s, found in enumerate(order):
         true = means[s, :-1]

@@ -100,7 +100,7 @@ def test_an_arm_prior_of_another_shape_is_refused() -> None:
 def test_new_arms_come_from_the_arm_prior_and_are_marked() -> None:
     prior = clicks().add_arms(["sku-17", "a, b"])
     assert prior.arm_names == ("sku-0", "sku-1", "sku-2", "sku-3", "sku-17", "a, b")
-    assert prior.new_arms.tolist() == [False] * 4 + [True] * 2
+    assert prior.arms.new.tolist() == [False] * 4 + [True] * 2
     expected = clicks().arm_prior
     assert isinstance(expected, mixts.BernoulliArms)
     for k in (4, 5):
@@ -144,7 +144,7 @@ def test_bad_new_arms_are_refused(arms: object, options: dict, message: str) -> 
 def test_arms_without_names_are_added_by_number() -> None:
     prior = mixts.MixturePrior(mixts.PoissonArms([[2.0, 3.0]], [[1.0, 1.0]])).add_arms(3)
     assert prior.family.n_arms == 5
-    assert prior.new_arms.tolist() == [False, False, True, True, True]
+    assert prior.arms.new.tolist() == [False, False, True, True, True]
     with pytest.raises(errors.ParameterError, match="say how many are new"):
         prior.add_arms(["x"])
 
@@ -152,7 +152,7 @@ def test_arms_without_names_are_added_by_number() -> None:
 def test_renaming_keeps_the_index_and_names_may_swap() -> None:
     prior = clicks().retire_arms(["sku-2"]).rename_arms({"sku-0": "sku-1", "sku-1": "sku-0"})
     assert prior.arm_names == ("sku-1", "sku-0", "sku-2", "sku-3")
-    assert prior.retired.tolist() == [False, False, True, False]
+    assert prior.arms.retired.tolist() == [False, False, True, False]
     with pytest.raises(errors.ParameterError, match="distinct"):
         clicks().rename_arms({"sku-0": "sku-1"})
     with pytest.raises(errors.ParameterError, match="unknown arm"):
@@ -161,7 +161,7 @@ def test_renaming_keeps_the_index_and_names_may_swap() -> None:
 
 def test_retired_arms_can_be_restored() -> None:
     prior = clicks().retire_arms(["sku-1", "sku-2"]).restore_arms(["sku-1", "sku-3"])
-    assert prior.retired.tolist() == [False, False, True, False]
+    assert prior.arms.retired.tolist() == [False, False, True, False]
 
 
 # -- other priors and files ------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def learned() -> mixts.MixturePrior:
 
 def test_other_priors_carry_the_arm_prior_and_the_marks(tmp_path: Path) -> None:
     prior = learned()
-    assert prior.new_arms.tolist() == [False] * 4 + [True]
+    assert prior.arms.new.tolist() == [False] * 4 + [True]
     same = {
         "retired": prior.retire_arms([0]),
         "restored": prior.restore_arms([0]),
@@ -196,20 +196,20 @@ def test_other_priors_carry_the_arm_prior_and_the_marks(tmp_path: Path) -> None:
             prior.arm_prior.alpha,
             err_msg=name,  # type: ignore[union-attr]
         )
-        assert other.new_arms[4], name
-    assert same["json"].new_arms.tolist() == [False] * 4 + [True] * 3
+        assert other.arms.new[4], name
+    assert same["json"].arms.new.tolist() == [False] * 4 + [True] * 3
     one = prior.select([1]).arm_prior
     np.testing.assert_array_equal(one.alpha, prior.arm_prior.alpha[1:])  # type: ignore[union-attr]
     assert prior.collapse().arm_prior.arrays()["alpha"].shape == (1, 1)  # type: ignore[union-attr]
     broad = robust_prior(prior, 0.01)
     assert broad.arm_prior.arrays()["alpha"].shape == (3, 1)  # type: ignore[union-attr]
-    assert broad.new_arms[4]
-    assert prior.belief().as_prior().new_arms[4]
+    assert broad.arms.new[4]
+    assert prior.belief().as_prior().arms.new[4]
 
 
 def test_files_without_an_arm_prior_load() -> None:
     header, arrays = clicks().bundle()
     assert "new" not in header
     loaded = mixts.MixturePrior.from_bundle(header, arrays)
-    assert not loaded.new_arms.any()
+    assert not loaded.arms.new.any()
     assert loaded.arm_prior is not None

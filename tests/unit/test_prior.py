@@ -64,10 +64,10 @@ def test_many_components_are_shown_in_short() -> None:
 def test_arms_have_names() -> None:
     family = FamilyCase("bernoulli").prior.family
     prior = mixts.MixturePrior(family, arm_names=["w", "x", "y", "z"])
-    assert [prior.arm_index(arm) for arm in ("w", "z", 2, np.int64(1))] == [0, 3, 2, 1]
+    assert [prior.arms.index(arm) for arm in ("w", "z", 2, np.int64(1))] == [0, 3, 2, 1]
     for wrong in ("v", 4, -1):
         with pytest.raises(errors.ParameterError):
-            prior.arm_index(wrong)
+            prior.arms.index(wrong)
 
 
 # -- collapse --------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def test_a_file_of_version_one(tmp_path: Path) -> None:
     assert prior.names == ("low", "high")
     assert prior.weights.tolist() == [0.25, 0.75]
     assert prior.family.alpha.tolist() == [[1.0, 2.0], [3.0, 4.0]]
-    assert prior.retired.tolist() == [False, True]
+    assert prior.arms.retired.tolist() == [False, True]
     prior.save(tmp_path / "new.json")
     assert json.loads((tmp_path / "new.json").read_text()) == WRITTEN
 

@@ -62,7 +62,7 @@ class Decider(Calls):
     horizon : int, optional
         Expected number of decisions of a task: exploration fades towards its end.
     new_item_share : float or (float, float), optional
-        Largest probability that all new arms together (``prior.new_arms``) have in a decision, or
+        Largest probability that all new arms together (``prior.arms.new``) have in a decision, or
         the smallest and the largest; the rest goes to the other arms in proportion, and the floor
         is added after that.
     reward_window : float, optional

@@ -173,7 +173,7 @@ class ArmList(Struct, frozen=True):
     def of(cls, version: int, prior: MixturePrior) -> ArmList:
         """Return the arms of a prior; raise ``ParameterError`` if it has none."""
         names = prior.arm_names or (None,) * _n_arms(prior)
-        rows = zip(names, prior.retired.tolist(), prior.new_arms.tolist(), strict=True)
+        rows = zip(names, prior.arms.retired.tolist(), prior.arms.new.tolist(), strict=True)
         return cls(version, tuple(ArmState(k, *row) for k, row in enumerate(rows)))
 
 
@@ -221,10 +221,10 @@ class ArmChanges(Struct, frozen=True, forbid_unknown_fields=True):
         if missing:
             changed = changed.add_arms(missing)
         index = {name: k for k, name in enumerate(changed.arm_names or ())}
-        leaving = [a for a in self.retire if a not in index or not changed.retired[index[a]]]
+        leaving = [a for a in self.retire if a not in index or not changed.arms.retired[index[a]]]
         if leaving:
             changed = changed.retire_arms(leaving)
-        back = [a for a in self.restore if a not in index or changed.retired[index[a]]]
+        back = [a for a in self.restore if a not in index or changed.arms.retired[index[a]]]
         return changed.restore_arms(back) if back else changed
 
     def _renamed(self, prior: MixturePrior) -> MixturePrior:

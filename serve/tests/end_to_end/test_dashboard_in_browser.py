@@ -361,12 +361,12 @@ def test_arms_are_added_retired_restored_and_renamed(shop: Any) -> None:
     answers.append(True)
     press("Retire", HOSTILE["rtl"])
     assert formats.visible(HOSTILE["rtl"]) in said(page, "Retired")
-    assert decider.prior.retired.tolist() == [False, True, False, False, False]
+    assert decider.prior.arms.retired.tolist() == [False, True, False, False, False]
     assert any("retired" in text for text in arms_shown(page))
     assert answers == []
     press("Restore", HOSTILE["rtl"])
     said(page, "Restored")
-    assert not decider.prior.retired.any()
+    assert not decider.prior.arms.retired.any()
     press("Restore", "jam")
     said(page, "so already")
     assert decider.prior_version == 2, "it is the same prior as before"

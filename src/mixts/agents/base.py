@@ -243,7 +243,7 @@ class Agent(ABC):
         top
             Number of actions to rank; None for one action.
         new_share
-            Largest probability of all new arms together (``prior.new_arms``), or the smallest and
+            Largest probability of all new arms together (``prior.arms.new``), or the smallest and
             the largest; the rest goes to the other available arms in proportion. A floor is added
             after that. With ``top``, it is the share of the rankings that have new arms; in the
             smallest share, the last place goes to a new arm. None: no limit.

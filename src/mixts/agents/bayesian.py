@@ -443,7 +443,7 @@ class BeliefAgent(Agent):
         if had is not None and has is not None and prior.family.kind == self.prior.family.kind:
             if has > had:
                 statistics = statistics.with_arms(has - had)
-            retired = np.flatnonzero(self.prior.retired)
+            retired = np.flatnonzero(self.prior.arms.retired)
             if len(retired):
                 prior = prior.retire_arms(retired.tolist())
         self._set_belief(prior, statistics, shared=True)
@@ -461,7 +461,7 @@ class BeliefAgent(Agent):
         self._quick_belief = None
 
     def _new_arms(self) -> Bool[Array, " k"]:
-        return self.prior.new_arms
+        return self.prior.arms.new
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         return belief_state(self.belief)

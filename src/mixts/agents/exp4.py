@@ -373,7 +373,7 @@ class CorralExp4(VotingAgent):
     ) -> None:
         """Learn the outcome of each task's pending decision, whose action must be named."""
         prior = self.belief.prior
-        super().update(prior.action_rows(prior.arm_indices(actions)), outcomes, tasks)
+        super().update(prior.action_rows(prior.arms.indices(actions)), outcomes, tasks)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Array]]:
         (header, arrays), (_, votes) = belief_state(self.belief), super()._state()

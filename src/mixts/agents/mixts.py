@@ -11,7 +11,7 @@ from mixts._typing import Array, ArrayLike, Float, Int, Seed
 from mixts.agents.bayesian import BeliefAgent
 from mixts.agents.offers import Offer
 from mixts.errors import ParameterError
-from mixts.families.choice import top_rows
+from mixts.families.choice import draw_rows, top_rows
 from mixts.families.rewards import RewardBelief
 from mixts.families.statistics import Statistics
 from mixts.prior import MixturePrior
@@ -119,9 +119,9 @@ class MixTS(BeliefAgent):
         self, rewards: RewardBelief, offer: Offer
     ) -> tuple[Int[Array, "m k"], Int[Array, " m"]]:
         """Return the best actions of one draw of each decision, and the components drawn."""
-        latent, drawn = rewards.draw_mixture(self._rng, 1)
-        scores = rewards.scores(drawn)[:, 0]
-        return top_rows(self._rng, scores, offer.available, offer.top or 1), latent[:, 0]
+        latent = draw_rows(self._rng, rewards.weights)
+        scores = rewards.scores(rewards.draw_given(self._rng, latent[:, None]))[:, 0]
+        return top_rows(self._rng, scores, offer.available, offer.top or 1), latent
 
 
 class Oracle(MixTS):

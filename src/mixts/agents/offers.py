@@ -192,14 +192,14 @@ class Offer(NamedTuple):
         """
         rows = None if actions is None else prior.action_rows(actions)
         sets, n_actions = prior.family.action_sets(rows, len(tasks))
-        if mask is None and not prior.has_retired:
+        if mask is None and not prior.arms.has_retired:
             return cls(tasks, n_actions, sets)
         if prior.family.plans:
             raise MaskError("a policy is planned over all actions: leave mask out")
         shape = len(tasks), n_actions
         available = np.ones(shape, bool) if mask is None else _named_mask(prior, mask, *shape)
-        if prior.has_retired:
-            available = available & ~prior.retired
+        if prior.arms.has_retired:
+            available = available & ~prior.arms.retired
             if not available.any(axis=1).all():
                 raise MaskError("mask leaves no action: all that it allows are retired")
         return cls(tasks, n_actions, sets, available)
@@ -394,7 +394,7 @@ def _named_mask(
             raise MaskError("a mask of names needs a prior with arm_names: give true and false")
         flat = np.zeros(len(prior.arm_names), bool)
         try:
-            flat[prior.arm_indices(mask)] = True
+            flat[prior.arms.indices(mask)] = True
         except (ActionError, IndexError, ValueError) as error:
             raise MaskError(f"mask must be arm names, or true and false: {error}") from None
         mask = flat

@@ -84,7 +84,7 @@ def _arms(prior: MixturePrior) -> list[Arm]:
             "their features, so a new item needs no change of the prior"
         )
     names = prior.arm_names or [str(k) for k in range(prior.family.n_arms)]
-    return list(zip(names, prior.retired.tolist(), prior.new_arms.tolist(), strict=True))
+    return list(zip(names, prior.arms.retired.tolist(), prior.arms.new.tolist(), strict=True))
 
 
 def run_change(options: argparse.Namespace) -> int:

@@ -140,7 +140,7 @@ class PastTasks:
     @cached_property
     def arms(self) -> Int[Array, " K"]:
         """Indices of the arms that agents may take: not the retired ones."""
-        return np.flatnonzero(~self.fit.prior.retired)
+        return np.flatnonzero(~self.fit.prior.arms.retired)
 
     @cached_property
     def order(self) -> Int[Array, " n"]:

@@ -81,7 +81,7 @@ class BanditEnvironment(Environment):
     def start(self, streams: Streams, n_tasks: int) -> BanditProblem:
         """Draw tasks from the prior; actions and rewards have streams of their own."""
         latent, parameters = self.prior.draw(streams("tasks"), n_tasks)
-        retired = self.prior.retired
+        retired = self.prior.arms.retired
         mask = np.broadcast_to(~retired, (n_tasks, len(retired))) if retired.any() else None
         problem = BanditProblem(
             self.prior.family, latent, parameters, self.actions, mask,

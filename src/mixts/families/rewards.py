@@ -102,19 +102,6 @@ class RewardBelief(ABC):
         strata = Strata.of(self.weights, n_samples, NEGLIGIBLE)
         return Draws(strata, self.draw_given(rng, strata.latent))
 
-    def draw_mixture(
-        self, rng: np.random.Generator, n_samples: int
-    ) -> tuple[Int[Array, "m n"], Float[Array, "m n K"]]:
-        """Draw components by systematic sampling, and mean rewards given them.
-
-        Each component is drawn as often as its weight says, up to one, and without bias.
-        """
-        total = np.cumsum(self.weights, axis=1)
-        uniform = rng.random((len(total), 1))
-        place = (np.arange(n_samples) + uniform) / n_samples * total[:, -1:]
-        latent = (place[:, :, None] >= total[:, None, :-1]).sum(axis=2)
-        return latent, self.draw_given(rng, latent)
-
     @abstractmethod
     def draw_estimates(
         self, rng: np.random.Generator, latent: Int[Array, "m n"], n_more: Int[Array, " m"]

@@ -88,7 +88,7 @@ def origin_of(prior: MixturePrior, n_tasks: float | None = None) -> Origin:
             return replace(origin, n_tasks=n, known=origin.known * (n / origin.n_tasks))
         known = n * prior.weights
         if family.n_arms is not None:
-            known = known[:, None] * ~prior.new_arms
+            known = known[:, None] * ~prior.arms.new
         return Origin(n, known)
     if origin is None:
         raise ParameterError(
@@ -135,7 +135,7 @@ def _climbed(
         origin=Origin(origin.n_tasks + len(statistics), known),
     )  # fmt: skip
     if family.n_arms is not None:
-        untried = prior.new_arms & ~statistics.pulls.any(axis=0)
+        untried = prior.arms.new & ~statistics.pulls.any(axis=0)
         result = result.replace(arm_prior=arm_population(result.family, known))
         result = result.mark_new(np.flatnonzero(untried).tolist())
     return result, restart.history

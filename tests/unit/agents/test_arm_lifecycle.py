@@ -55,7 +55,7 @@ def test_a_retired_arm_still_counts(name: str, n_tasks: int | None) -> None:
     for one, other in zip(after, before, strict=True):
         np.testing.assert_array_equal(one, other)
     assert belief.statistics == kept
-    assert agent.prior.retired.tolist() == [True, False, True, False]
+    assert agent.prior.arms.retired.tolist() == [True, False, True, False]
 
 
 @kinds
@@ -110,12 +110,12 @@ def test_retirement_is_kept(name: str, tmp_path: Any) -> None:
         prior.select([0, 2]),
         prior.collapse(),
     ):
-        assert other.retired.tolist() == [False, True, False, False]
+        assert other.arms.retired.tolist() == [False, True, False, False]
         assert 1 not in mixts.MixTS(other, 1, seed=0).act(tasks=np.zeros(200, int))
     more = prior.with_arms(new_arms(name), arm_names=["elm", "fir"])
-    assert more.retired.tolist() == [False, True, False, False, False, False]
-    assert prior.retire_arms(["ash"]).retired.tolist() == [True, True, False, False]
-    assert prior.retired.tolist() == [False, True, False, False]
+    assert more.arms.retired.tolist() == [False, True, False, False, False, False]
+    assert prior.retire_arms(["ash"]).arms.retired.tolist() == [True, True, False, False]
+    assert prior.arms.retired.tolist() == [False, True, False, False]
 
 
 @kinds
@@ -177,7 +177,7 @@ def test_new_arms_are_believed_as_each_component_says(name: str) -> None:
         agent.belief.mean_rewards()[SIZE:], agent.belief.weights @ expected, rtol=1e-12
     )
     assert agent.prior.arm_names == ("ash", "birch", "cedar", "date", "elm", "fir")
-    assert agent.prior.arm_index("fir") == SIZE + 1
+    assert agent.prior.arms.index("fir") == SIZE + 1
 
 
 @kinds
@@ -216,7 +216,7 @@ def test_retired_arms_stay_retired_under_another_prior() -> None:
     agent = mixts.MixTS(prior, seed=0)
     agent.retire_arms([0])
     agent.use_prior(prior.with_arms(mixts.BernoulliArms.uniform(1)))
-    assert agent.prior.retired.tolist() == [True, False, False, False]
+    assert agent.prior.arms.retired.tolist() == [True, False, False, False]
 
 
 def test_a_ragged_mask_beside_retired_arms_is_refused() -> None:

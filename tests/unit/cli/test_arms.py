@@ -42,7 +42,7 @@ def test_files_are_changed(file: Path, tmp_path: Path, capsys: pytest.CaptureFix
         "f  (new)",
     ]
     assert run("restore", more, "b", "--force") == 0
-    assert not mixts.MixturePrior.load(more).retired.any()
+    assert not mixts.MixturePrior.load(more).arms.retired.any()
     assert mixts.MixturePrior.load(file).arm_names == ("a", "b", "c")
 
 

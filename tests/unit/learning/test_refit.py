@@ -155,7 +155,7 @@ def test_a_new_arm_is_learned_at_once() -> None:
     tasks = BernoulliStatistics(successes=won, failures=tried - won)
     after = refit_prior(prior, tasks)
     assert after.family.parameter_means()[0, 3] == pytest.approx(0.1, abs=0.03)
-    np.testing.assert_array_equal(after.new_arms, [False, False, False, False, True])
+    np.testing.assert_array_equal(after.arms.new, [False, False, False, False, True])
     assert after.arm_prior is not None
 
 

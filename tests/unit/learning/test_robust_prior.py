@@ -87,7 +87,7 @@ def test_retired_arms_stay_retired_and_arms_keep_their_names() -> None:
     prior = mixts.MixturePrior(family, arm_names=["a", "b", "c"]).retire_arms(["b"])
     safe = robust_prior(prior)
     assert safe.arm_names == prior.arm_names
-    np.testing.assert_array_equal(safe.retired, [False, True, False])
+    np.testing.assert_array_equal(safe.arms.retired, [False, True, False])
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -16,7 +16,7 @@ from mixts import MixturePrior
 from mixts.environments import BanditProblem, Environment, Problem
 from mixts.errors import ParameterError
 from mixts.extend import Array, ArrayLike, Estimate, Float, Int, estimate
-from mixts.families import Family
+from mixts.families import Family, GaussianArms
 from mixts.simulation import Observer, Results, Round, RoundRecorder, check_latent, simulate
 from mixts_paper.bounds.comparison import N_ERRORS
 
@@ -261,17 +261,16 @@ class ActionRecorder(RoundRecorder):
         """Return log(det Sigma_{n,s}^-1 / det Sigma_0,s^-1) after the last round.
 
         It is ln det(I + Sigma_0 V / sigma^2) with the sum V of x x' over the rows taken, so that no
-        covariance is inverted.
+        covariance is inverted; of arms all these matrices are diagonal.
         """
-        family, statistics = self._family.to_linear(), self._final.statistics
-        unit = np.eye(family.n_features)
-        if self._family.n_arms is None:
-            root = statistics.array("factor")[:, :-1, :-1]
-            squares = np.swapaxes(root, 1, 2) @ root
-        else:
-            squares = statistics.pulls[:, None] * unit
-        learned = family.full_covariances() @ (squares[:, None] / family.noise_std**2)
-        return np.linalg.slogdet(unit + learned).logabsdet
+        family, statistics = self._family, self._final.statistics
+        if isinstance(family, GaussianArms):
+            ratio = family.variance / family.noise_std**2
+            return np.log1p(statistics.pulls[:, None] * ratio).sum(axis=2)
+        linear, root = family.to_linear(), statistics.array("factor")[:, :-1, :-1]
+        squares = np.swapaxes(root, 1, 2) @ root
+        learned = linear.full_covariances() @ (squares[:, None] / linear.noise_std**2)
+        return np.linalg.slogdet(np.eye(linear.n_features) + learned).logabsdet
 
     def after_update(self, round_: Round) -> None:
         self._final = round_.belief

@@ -191,8 +191,8 @@ def of(prior: MixturePrior, n: int, actions: ArrayLike | None = None) -> PriorBo
     family, weights = prior.family, prior.weights
     if not weights.all():
         family, weights = family.select(np.flatnonzero(weights)), weights[weights > 0]
-    if prior.retired.any():
-        family = family.as_arms.arms(np.flatnonzero(~prior.retired))
+    if prior.arms.retired.any():
+        family = family.as_arms.arms(np.flatnonzero(~prior.arms.retired))
     if family.n_features is None and actions is not None:
         raise ParameterError(f"{family!r} has no features: leave actions out")
     if family.plans:

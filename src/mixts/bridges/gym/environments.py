@@ -163,7 +163,7 @@ class BanditEnv(TaskEnv):
         # The number of actions of a function of action sets shows only when it is called.
         choices = environment.start(partial(_random.stream, 0), 1).next_round()
         if choices.actions is None:
-            self.arms: Int[Array, " K"] = np.flatnonzero(~environment.prior.retired)
+            self.arms: Int[Array, " K"] = np.flatnonzero(~environment.prior.arms.retired)
             self.observation_space: spaces.Space[Any] = spaces.Discrete(1)
         else:
             shape = choices.actions.shape[-2:]
