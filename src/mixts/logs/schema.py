@@ -278,8 +278,10 @@ def _limits(clip: Any) -> tuple[float, float]:
 
 def schema_of_files(schema: LogSchema, pieces: Sequence[tuple[Piece, str]]) -> LogSchema:
     """Return the schema with the columns of files, which must have them, each with one role."""
-    exported = bool(pieces) and all(EXPORTED.issubset(piece.header) for piece, _ in pieces)
-    found = replace(schema, exported=exported, renamed=_renamed(schema) if exported else {})
+    found = schema
+    if not schema.exported and all(EXPORTED.issubset(piece.header) for piece, _ in pieces):
+        # Only now: features that are found in the files have the names of their columns.
+        found = replace(schema, exported=True, renamed=_renamed(schema))
     _check_roles(found)
     for piece, delimiter in pieces:
         _check_columns(piece, found, delimiter)

@@ -130,7 +130,7 @@ def test_features_are_rounded_if_asked(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="decimals must be"):
         read_logs(path, **COLUMNS, decimals=-1)
     with pytest.raises(ParameterError, match="decimals is for features"):
-        read_logs(path, task="user", arm="size", reward="clicked", decimals=1)
+        read_logs(path, task="user", arm="size", reward="clicked", decimals=0)
 
 
 MANY = 10_001

@@ -150,3 +150,27 @@ def test_features_are_divided_by_time(tmp_path: Path) -> None:
     found = divide(logs, 0.2, seed=1)
     assert int(np.sum(found.statistics.n_observations)) == 24 * 6 - 3
     assert found.warning is not None
+
+
+def test_a_missing_reward_that_no_row_needs_may_be_unlike_the_others(tmp_path: Path) -> None:
+    timed_logs(tmp_path, 80)
+    found, expected = (
+        divide(read_logs(tmp_path / "t.csv", **TIMED, missing_reward=value), 0.25, seed=1)
+        for value in (0.5, None)
+    )
+    assert found.warning is not None
+    assert found.statistics == expected.statistics
+
+
+def test_a_column_of_an_export_is_a_feature_also_when_it_is_read_again(tmp_path: Path) -> None:
+    """Features of an earlier prior have other columns where exports need their names."""
+    names = ["pscore", "action_dist", "prior_version"]
+    rng = np.random.default_rng(4)
+    rows = [
+        f"u{u},{i % 4},{rng.normal():.2f},{3 * u + i},1,1,1" for u in range(30) for i in range(6)
+    ]
+    text = "\n".join([f"task,position,reward,at,{','.join(names)}", *rows])
+    columns = {"task": "task", "features": ["position"], "reward": "reward", "time": "at"}
+    logs = read_logs(write(tmp_path / "t.csv", text + "\n"), **columns)
+    assert logs.schema.exported
+    assert divide(logs, 0.2, seed=1).warning is not None
