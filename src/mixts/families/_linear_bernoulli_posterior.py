@@ -139,10 +139,10 @@ class LinearBernoulliPosterior(Posterior):
         return self._precise.copy()
 
     def _compute(self, task: int) -> Any:
-        """Compute the posteriors of a task, of those components that can matter.
+        """Compute the posteriors of those components of a task that can matter.
 
-        First with few points; then with more, where the error of the evidence could change a
-        weight by more than a quarter of ``TOLERANCE``.
+        All begin with few points. Components get more where the error of the evidence could change
+        a weight by more than a quarter of ``TOLERANCE``.
         """
         found = self._kept.get(task)
         if found is None:
@@ -181,7 +181,7 @@ class LinearBernoulliPosterior(Posterior):
         return self._last[1]
 
     def _posterior_of(self, task: int) -> Any:
-        """Return the posteriors of a task: of its components that are not dormant."""
+        """Return the posteriors of a task's components that are not dormant."""
         if task in self._unknown or task not in self._kept:
             return self._compute(task)
         return self._kept[task]
@@ -308,7 +308,7 @@ class LinearBernoulliPosterior(Posterior):
         self, tasks: Int[Array, " m"], weights: Float[Array, "m L"], actions: Array | None
     ) -> Float[Array, "m K"]:
         """Return the expected click rates, which are not those of the expected theta."""
-        if actions is None:
+        if actions is None:  # the prior raises ActionError
             return self.prior.mean_rewards(np.zeros((len(tasks), self.prior.n_features)), None)
         return np.einsum("ml,mlk->mk", weights, self.action_moments(tasks, actions)[0])
 
@@ -323,8 +323,7 @@ class LinearBernoulliPosterior(Posterior):
         assert actions is not None
         if waiting is None or not np.isin(waiting.tasks, tasks).any():
             return ClickRates(self, tasks, weights, actions)
-        distinct, rows = np.unique(tasks, return_inverse=True)
-        first = np.unique(rows, return_index=True)[1]
+        distinct, first, rows = np.unique(tasks, return_index=True, return_inverse=True)
         after = Awaited(self, distinct, weights[first], waiting.among(distinct))
         before = self.relative_evidence[distinct][rows]
         weights = reweighed(weights, after.relative_evidence[rows], before)
@@ -332,7 +331,7 @@ class LinearBernoulliPosterior(Posterior):
 
 
 class Awaited(LinearBernoulliPosterior):
-    """Posteriors as if the clicks of waiting decisions had come: the expected part of a click."""
+    """Posteriors as if each waiting decision had brought its expected part of a click."""
 
     def __init__(
         self,
@@ -404,7 +403,7 @@ class ClickRates(RowRewards, AverageRewards):
         return np.asarray(1 / np.sqrt(information))
 
     def scaled_rows(self) -> Float[Array, "m L K d"]:
-        """Return rows of normal a'theta with its moments; a click says as much as at its mean."""
+        """Return rows as if a'theta were normal, and each click as informative as on average."""
         values, vectors = np.linalg.eigh(self.posterior._moments(self.tasks, every=False)[1])
         roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, :, None]
         sets = self.actions if self.actions.ndim == 2 else self.actions[:, None]

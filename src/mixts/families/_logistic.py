@@ -85,28 +85,29 @@ _MEAN_SIZE = 1.3545308064813153
 _VAR_SIZE = 2.0 - _MEAN_SIZE * _MEAN_SIZE
 
 _DECREMENT = 1e-8
-"""Stop Newton's steps when the next one raises the log posterior by less than half of this, at
-a distance of 1e-4 deviations. Laplace's evidence changes by as little, and that by points less."""
+"""Stop when the next Newton step would raise the log posterior by less than half of this: the mode
+is then within 1e-4 deviations. Laplace's evidence changes by as little, the integral by less."""
 _N_STEPS = 200
 _STEEP, _HOTTEST, _COOLING = 64.0, 1e16, 8.0
-"""Log odds under the prior from which the search begins with a curve so flat that these are 1, the
-flattest curve, and the factor between one curve and the next: at once, Newton's steps get lost at
-log odds of 1e6. Doubles do not resolve log odds above 1e16, and infinite ones would never cool."""
+"""If log odds under the prior can exceed ``_STEEP``, Newton's steps could get lost, as they do at
+1e6. The search then begins with the flatter curve logistic(eta / heat), on which log odds are at
+most 1, and divides the heat by ``_COOLING`` until it is 1. The heat is at most ``_HOTTEST``:
+doubles do not resolve larger log odds, and an infinite heat would never cool."""
 _CANCELLED = 1e-6
 """Least share of a pivot that may be left by a subtraction, before a QR factorisation without
 squares replaces Cholesky's."""
 
 _MIXING = (0.0, 0.6, 0.8, 0.9)
-"""Correlations with the present point of the proposals of ``draw``, step by step: 0 mixes at once
-if the weights are even, and the others move also where they are not."""
+"""Correlation of each proposal of ``draw`` with the present point. The first, 0, forgets that
+point, but is rarely accepted if weights are uneven; the others take smaller steps."""
 N_MOVES = len(_MIXING)
 _LARGE_ERROR = 0.05
-"""Error of the log evidence up to which differences to the proposal's moments are estimated: the
-weights of few points then are so even that a matrix of such sums is positive definite."""
+"""Error of the log evidence below which only differences to the proposal's moments are estimated:
+weights are then so even that the estimated covariance is positive definite, even of few points."""
 _BLOCK_TASKS = 64
 """Tasks that a thread of the core computes at a time."""
 _AT_ONCE = 1 << 20
-"""Numbers of a temporary array of rows by points."""
+"""Largest number of entries in a temporary array of rows by points."""
 
 Table = tuple[Array, Array, Array]
 """Rows (R, d) of a task, with their trials and successes (R,), all of them real numbers."""
@@ -275,8 +276,8 @@ def climb(
 ) -> Summit:
     """Find the mode v by damped Newton steps; ``start`` are the linear predictors at v = 0.
 
-    Where log odds may be large, the mode of a flatter curve is found first, and is where the search
-    on a steeper one begins.
+    Where log odds may be large, it finds the mode of a flatter curve first, and begins there on the
+    next steeper one.
     """
     largest = float((np.abs(start) + np.abs(block).sum(axis=1)).max(initial=0.0))
     heat = min(largest, _HOTTEST) if largest > _STEEP else 1.0
@@ -393,17 +394,20 @@ def average(log_weight: Float[Array, " n"]) -> tuple[float, float]:
 def weighted_points(
     posterior: Any, z: Float[Array, "d N"], s: int
 ) -> tuple[Array, float, Array, Array, Array]:
-    """Return the points' shares of the weight, and what to subtract from them, 1 / n or 0; mean and
-    variance (r,) of the proposal's coordinates, and the points' distances (r, n) from the mean.
+    """Return weights, the even weight, and the proposal's mean, variance and deviations.
+
+    Weights of the n used points sum to 1. The even weight, to subtract from each, is 1 / n, or 0 if
+    the error of the evidence is large. Mean and variance are those of the proposal's coordinates,
+    (r,); deviations are the points' distances from that mean, (r, n).
     """
     r, n = posterior.rank, posterior.n_used[s]
     centre, spread, bend = posterior.shape[s, :3, :r]
     log_weight, z = posterior.log_weight[s, :n], z[:r, :n]
     weight = np.exp(log_weight - log_weight.max())
     y = spread[:, None] * z + bend[:, None] * (np.sqrt(1.0 + z * z) - _MEAN_SIZE)
-    share = 1.0 / n if average(log_weight)[1] < _LARGE_ERROR else 0.0
+    even = 1.0 / n if average(log_weight)[1] < _LARGE_ERROR else 0.0
     variance = spread**2 + bend**2 * _VAR_SIZE
-    return weight / weight.sum(), share, centre + bend * _MEAN_SIZE, variance, y
+    return weight / weight.sum(), even, centre + bend * _MEAN_SIZE, variance, y
 
 
 # -- posteriors of a task -------------------------------------------------------------------------
@@ -461,9 +465,9 @@ class PointPosterior:
             location, value = mean + turned[:, :r] @ top.v, top.value
             factor, slack = top.factor, top.slack
             if top.steep:
-                # The rounding of a location times a large feature moves eta. T must belong to the
-                # eta that log weights use, or what is left of y^2 and curvature e^2, both large, is
-                # not a weight.
+                # A log weight is a small difference between y^2 and curvature e^2, both large, so T
+                # must belong to the same eta; and rounding of a location times a large feature
+                # moves eta.
                 lines = lines_at(rows @ location, trials)
                 value = float(successes @ lines.eta - lines.level.sum() - 0.5 * top.v @ top.v)
                 factor, slack = newton(block, lines, successes, top.v)
@@ -484,7 +488,10 @@ class PointPosterior:
     def weigh(
         self, rows: Array, trials: Array, successes: Array, n_points: Int[Array, " L"]
     ) -> None:
-        """Let moments use so many points of each component, or those of its evidence if more."""
+        """Let moments use so many points of each component, or those of its evidence if more.
+
+        ``successes`` are not needed here; the core's method has the same arguments.
+        """
         self._weigh(rows, trials, n_points)
         self.n_used[:] = np.where(n_points > 0, np.maximum(n_points, self.n_points), 0)
 
@@ -577,11 +584,11 @@ class PointPosterior:
         above ``_LARGE_ERROR``, such sums may be no covariance, and plain weighted sums are used.
         """
         r, direction = self.rank, self.direction[s]
-        weight, share, centre, variance, y = weighted_points(self, self.design.points.z, s)
-        move = y @ (weight - share)
+        weight, even, centre, variance, y = weighted_points(self, self.design.points.z, s)
+        move = y @ (weight - even)
         second = np.eye(len(direction))
-        second[:r, :r] = (y * (weight - share)) @ y.T - np.outer(move, move)
-        if share > 0.0:
+        second[:r, :r] = (y * (weight - even)) @ y.T - np.outer(move, move)
+        if even > 0.0:
             second[range(r), range(r)] += variance
         mean[:] = self.location[s] + direction[:, :r] @ (centre + move)
         covariance[:] = direction @ second @ direction.T
@@ -600,20 +607,20 @@ class PointPosterior:
 
     def _action_moments(self, s: int, actions: Array) -> tuple[Array, Array, Array, Array]:
         r = self.rank
-        weight, share, centre, variance, y = weighted_points(self, self.design.points.z, s)
+        weight, even, centre, variance, y = weighted_points(self, self.design.points.z, s)
         n, h = len(weight), actions @ self.direction[s]
         middle = actions @ self.location[s] + h[:, :r] @ centre
         within, beyond = h[:, :r] ** 2 @ variance, (h[:, r:] ** 2).sum(axis=1)
         e = h[:, :r] @ y
-        move = e @ (weight - share)
-        spread = (e * e) @ (weight - share) - move * move + (within if share > 0.0 else 0.0)
+        move = e @ (weight - even)
+        spread = (e * e) @ (weight - even) - move * move + (within if even > 0.0 else 0.0)
         z = self.design.points.z
         x = e + np.sqrt(beyond)[:, None] * z[min(r, len(z) - 1), :n]
         rate = scipy.special.expit(middle[:, None] + x)
         mean = rate @ weight
         off = (rate - mean[:, None]) * weight
         deviation = np.maximum((off * (rate - mean[:, None])).sum(axis=1), 0.0)
-        if share > 0.0:
+        if even > 0.0:
             # logistic'' / (2 logistic') = (1 - 2 p) / 2 at the middle
             control = x * (1.0 - 0.5 * np.tanh(0.5 * middle)[:, None] * x)
             known = -0.5 * np.tanh(0.5 * middle) * (within + beyond)

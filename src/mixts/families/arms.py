@@ -163,7 +163,7 @@ class ArmStatistics(Statistics):
 def merge_moments(ours: Moments, theirs: Moments) -> Moments:
     """Merge counts, averages and squared deviations by Chan's formula.
 
-    Without sums of squares, rewards near 1000 keep their digits.
+    Rewards near 1000 keep their digits, which a difference of sums of squares would lose.
     """
     count = ours[0] + theirs[0]
     share = theirs[0] / np.maximum(count, 1)
@@ -236,7 +236,7 @@ class ArmPosterior(Posterior):
         actions: Array | None,
         mask: Bool[Array, "m K"] | None,
     ) -> Int[Array, " m"]:
-        """Return the best arms of draws in a coordinate where small differences are kept."""
+        """Draw mean rewards on a scale that keeps small differences; return the best arms."""
         drawn = self.prior.marginals(self.statistics, tasks, latent).sample_mapped(rng)
         return best_rows(rng, drawn, mask)
 
@@ -555,7 +555,7 @@ class ArmFamily(Family):
         return self._prior().quantile(probability)
 
     def collapse(self, weights: Float[Array, " L"]) -> Self:
-        """Keep each arm's marginal mean and variance; the correlation between arms is lost."""
+        """Return one component with each arm's mean and variance, without correlation of arms."""
         prior = self._prior()
         w = weights[:, None]
         mean = (w * prior.mean()).sum(axis=0, keepdims=True)
@@ -564,7 +564,7 @@ class ArmFamily(Family):
         return self.match(mean, variance, self.settings())
 
     def broaden(self, weights: Float[Array, " L"], factor: float) -> Family:
-        """Return the mixture's means with ``factor`` times its variances."""
+        """Return one component with the mixture's means and ``factor`` times its variances."""
         one = self.collapse(weights)._prior()
         return self.match(one.mean(), factor * one.variance(), self.settings())
 
