@@ -147,8 +147,8 @@ def least_ratio(
     """
     probabilities = np.zeros(mask.shape)
     if _program.core is not None:
-        arrays = map(np.ascontiguousarray, (regrets, informations, mask))
-        _program.core.least_ratio(*arrays, probabilities)
+        regrets, informations, mask = map(np.ascontiguousarray, (regrets, informations, mask))
+        _program.core.least_ratio(regrets, informations, mask, probabilities)
         return probabilities
     for r, available in enumerate(mask):
         regret, information, among = regrets[r], informations[r], np.flatnonzero(available)

@@ -20,8 +20,9 @@ def core_evidence(family: TabularMDP, statistics: Statistics) -> Float[Array, "n
     """Return log p(history | s) of tasks, computed from their counts."""
     n = len(statistics)
     evidence, n_since = np.zeros((n, family.n_components)), np.zeros(n, np.int64)
+    rewards, transitions = statistics.stored
     tasks = _program.core.TabularTasks(
-        *statistics.stored, family.flat_prior, np.zeros(family.n_components), evidence, n_since,
+        rewards, transitions, family.flat_prior, np.zeros(family.n_components), evidence, n_since,
         family.horizon,
     )  # fmt: skip
     tasks.refresh(np.arange(n))
@@ -58,8 +59,9 @@ class CoreTabularPosterior(TabularPosterior):
 
     def _core(self) -> Any:
         if self._tasks is None:
+            rewards, transitions = self._statistics.stored
             self._tasks = _program.core.TabularTasks(
-                *self._statistics.stored, self.prior.flat_prior, self._log_weights,
+                rewards, transitions, self.prior.flat_prior, self._log_weights,
                 self.relative_evidence, self._n_since, self.prior.horizon,
             )  # fmt: skip
         return self._tasks

@@ -94,8 +94,8 @@ def best_arms(
     """
     found = BestArms(np.zeros(mask.shape), np.zeros(len(mask)), np.zeros(len(mask)))
     if _program.core is not None:
-        contiguous = map(np.ascontiguousarray, (parameters, weights, mask))
-        _program.core.best_arms(form, *contiguous, *found)
+        parameters, weights, mask = map(np.ascontiguousarray, (parameters, weights, mask))
+        _program.core.best_arms(form, parameters, weights, mask, *found)
         return found
     rows, components = np.nonzero(weights > _NEGLIGIBLE)
     size = max(1, _BLOCK // (320 * mask.shape[1] ** 2))

@@ -204,8 +204,9 @@ class NormalMarginal(Marginal):
         if core is None:
             return super().mixture_quantiles(weights, probability)
         found = np.empty((len(weights), self.parameters.shape[3]))
-        arrays = map(np.ascontiguousarray, (weights, self.parameters, probability, standard))
-        core.mixture_quantiles(*arrays, NEGLIGIBLE, found)
+        arrays = weights, self.parameters, probability, standard
+        weights, parameters, probability, standard = map(np.ascontiguousarray, arrays)
+        core.mixture_quantiles(weights, parameters, probability, standard, NEGLIGIBLE, found)
         return found
 
     def estimates(
