@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import mixts
 
 numbers = st.floats(-1e6, 1e6)
 texts = st.text(max_size=8)
+SMALLEST = np.finfo(float).smallest_subnormal
 
 
 Case = tuple[list[dict[str, Any]], bool, list[dict[str, Any]]]
@@ -43,9 +44,8 @@ def features_of(case: Case) -> mixts.Features:
 
 
 @given(described())
-def test_descriptions_of_rows_are_the_descriptions(
-    case: Case,
-) -> None:
+@example(([{"name": "a", "centre": 2.2250738585e-313, "scale": 4.0}], False, [{"a": 0.0}]))
+def test_descriptions_of_rows_are_the_descriptions(case: Case) -> None:
     features, actions = features_of(case), case[-1]
     rows = features.rows(actions)
     assert rows.shape == (len(actions), features.n_numbers) == (len(actions), len(features.names))
@@ -54,9 +54,10 @@ def test_descriptions_of_rows_are_the_descriptions(
         for column in features.columns:
             one, other = found[column.name], action[column.name]
             if isinstance(column, mixts.NumberFeature):
-                # x = centre + scale * row: rounding of the larger of both.
-                size = abs(other) + abs(column.centre)
-                np.testing.assert_allclose(float(one), other, rtol=1e-15, atol=4e-16 * size)
+                # x = centre + scale * row: rounding of the larger of both, and of a row below the
+                # normal numbers, which is a multiple of the smallest one.
+                error = 4e-16 * (abs(other) + abs(column.centre)) + column.scale * SMALLEST
+                np.testing.assert_allclose(float(one), other, rtol=1e-15, atol=error)
             else:
                 assert one == other
 

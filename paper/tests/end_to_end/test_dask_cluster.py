@@ -310,6 +310,7 @@ def test_a_job_that_kills_its_workers_is_an_error_and_what_is_shared_outlives_th
     assert engine.submit(slow.total, shared).result() == value.sum()
 
 
+@pytest.mark.slow
 def test_an_abandoned_cluster_leaves_nothing_behind() -> None:
     with new_cluster(n_workers=1) as cluster:
         worker = psutil.Process(cluster.submit(os.getpid).result())
