@@ -42,6 +42,9 @@ _DAMAGE = (
 )  # fmt: skip
 """Exceptions that reading a damaged file may raise."""
 
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Compressions that are read; each other one has exceptions of its own for damaged bytes."""
+
 
 def write_bundle(
     path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], arrays: Mapping[str, Array]
@@ -166,6 +169,8 @@ def _add_member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 def _from_zip(content: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        if any(member.compress_type not in _COMPRESSIONS for member in archive.infolist()):
+            raise ValueError("its members must be deflated, or not compressed")
         # Python reads no more of a member than these sizes say.
         n_bytes = sum(member.file_size for member in archive.infolist())
         if n_bytes > _most_bytes():

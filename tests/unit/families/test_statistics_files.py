@@ -66,6 +66,21 @@ def test_damaged(kind: str, tmp_path: Path) -> None:
     assert refused > len(content) / 3
 
 
+@pytest.mark.parametrize("method", [12, 14, 93, 95], ids=["bzip2", "lzma", "zstd", "xz"])
+def test_other_compressions(method: int, tmp_path: Path) -> None:
+    """A damaged member of these raises exceptions that depend on the version of Python."""
+    path = tmp_path / "file.npz"
+    content = write("prior", path)
+    deflated, other = (n.to_bytes(2, "little") for n in (8, method))
+    for signature, place in ((b"PK\3\4", 8), (b"PK\1\2", 10)):
+        start = content.index(signature) + place
+        assert content[start : start + 2] == deflated
+        content = content[:start] + other + content[start + 2 :]
+    path.write_bytes(content)
+    with pytest.raises(errors.FormatError, match="deflated, or not compressed"):
+        LOADERS["prior"](path)
+
+
 def same(one: Any, other: Any) -> bool:
     if isinstance(one, mixts.Statistics):
         return one == other
