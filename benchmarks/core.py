@@ -247,6 +247,8 @@ def run(words: list[str], code: Code, variables: dict[str, str] | None = None) -
     """Run a script of this folder with the given code, and return what it prints."""
     command = [code.python, str(Path(__file__).with_name(words[0])), *words[1:]]
     environment = {**os.environ, **code.variables, **(variables or {})}
+    # Keep the bytecode of modules, as programs of users do; otherwise each process compiles them.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout
 
