@@ -55,7 +55,6 @@ policies: $(INSTALLED) ## Compare policies; with MOVIELENS=folder and FEATURES=f
 check: $(INSTALLED) ## Lint, format, types, layers, links, and the examples of documents and docstrings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	-$(BIN)/python -m nanobind.stubgen -q -m mixts._core -o src/mixts/_core.pyi
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(SPHINX) -b dummy -t check -d build/docs-check docs build/docs-check
