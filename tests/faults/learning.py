@@ -134,11 +134,20 @@ fault(
 )
 fault(
     "the rival of clicks with features is no regression",
-    f"{POLICIES}::test_shuffled_tasks_gain_nothing[logistic]",
+    "tests/unit/diagnostics/test_bestseller.py::test_clicks_have_a_logistic_regression",
     edit(
         "mixts.diagnostics.bestseller:_logistic_regression",
         "climb(rows @ mean, rows @ root, *counts).v",
         "np.tanh(climb(rows @ mean, rows @ root, *counts).v)",
+    ),
+)
+fault(
+    "the rival of clicks with features knows nothing of the tasks",
+    f"{POLICIES}::test_shuffled_tasks_gain_nothing[logistic]",
+    edit(
+        "mixts.diagnostics.bestseller:pooled_scores",
+        "return _logistic_regression(prior, tasks)",
+        "return 0.0 * _logistic_regression(prior, tasks)",
     ),
 )
 fault(
