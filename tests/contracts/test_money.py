@@ -127,7 +127,7 @@ def test_logged_probabilities_are_those_of_the_decisions(case: AgentCase) -> Non
 def test_a_floor_of_rankings(case: AgentCase) -> None:
     agent, rng = case.build(1), np.random.default_rng(5)
     case.play(agent, 4)
-    offered, n, k, floor = case.offer(rng), 1500, 2, 0.1
+    offered, n, k, floor = case.offer(rng), 750, 2, 0.1
     mask = np.arange(case.n_actions) != 0
     shown, logged, _ = agent.act_with_probabilities(
         offered, np.zeros(n, int), mask, floor, top=k, **prices(case, rng)

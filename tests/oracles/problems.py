@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
 import mixts
+from mixts import _program
 from tests.oracles import references
 
 COVARIANCE_TYPES = ("full", "tied", "diag", "spherical")
 WHOLE_HISTORY = 200  # rewards; longer histories go through the sequential reference
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LinearProblem:
     """A linear-Gaussian mixture and a history of feature rows and rewards."""
 
@@ -60,7 +61,7 @@ class LinearProblem:
         return references.mixture(prior_weights(self), components)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ArmsProblem:
     """A mixture over independent arms and a history of arms and rewards."""
 
@@ -131,6 +132,11 @@ def full_covariances(problem: LinearProblem) -> Any:
 
 
 def one_by_one(problem: Problem) -> mixts.Belief:
+    return _stepwise(problem, _program.core is None)
+
+
+@cache
+def _stepwise(problem: Problem, plain: bool) -> mixts.Belief:
     belief = problem.prior.belief()
     for action, outcome in zip(problem.actions, problem.outcomes, strict=True):
         belief.update(action, outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -91,11 +92,17 @@ def sharp(form: str, count: float, rng: np.random.Generator, n: int) -> tuple[An
     return many, 3.0 * many * apart
 
 
+@cache
+def two_needles(form: str) -> tuple[Any, Any, Any]:
+    a, b = sharp(form, 1e8, np.random.default_rng(3), 2)
+    return a, b, needles(form, a, b)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_needles(form: str) -> None:
     """With 1e8 observations, and with rewards near 1e6 that are known to 1e-4."""
-    a, b = sharp(form, 1e8, np.random.default_rng(3), 2)
-    np.testing.assert_allclose(probabilities(form, a, b), needles(form, a, b), rtol=0, atol=CLOSE)
+    a, b, expected = two_needles(form)
+    np.testing.assert_allclose(probabilities(form, a, b), expected, rtol=0, atol=CLOSE)
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ def drawn(
 
 
 def test_the_objective_is_the_evidence_of_beliefs() -> None:
-    tasks = drawn(KINDS, 60, 15, seed=1)
+    tasks = drawn(KINDS, 20, 15, seed=1)
     learned = learn(tasks, 2, seed=1, n_restarts=1, engine=1)
     assert learned.history is not None
     belief = learned.prior.condition(tasks)

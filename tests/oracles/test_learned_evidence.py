@@ -50,7 +50,7 @@ def learned(
     """To where rounding is all that is left to gain, by the program that runs."""
     given = {"noise_std": NOISE} if noise_is_given else {}
     return learn(
-        case(kind).statistics, n_components, seed=0, n_restarts=2, tolerance=1e-13,
+        case(kind).statistics, n_components, seed=0, n_restarts=1, tolerance=1e-13,
         max_iterations=20_000, engine=1, **case(kind).options, **given,
     )  # fmt: skip
 

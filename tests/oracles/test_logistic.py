@@ -76,6 +76,11 @@ def case(number: int) -> tuple[references.Problem, references.Reference]:
 @pytest.fixture
 def compared(program: str) -> list[tuple[Any, ...]]:
     """Errors of evidence, means and variances over the reported error, for all cases."""
+    return errors_of(program)
+
+
+@cache
+def errors_of(program: str) -> list[tuple[Any, ...]]:
     rows = []
     for number in range(len(CASES)):
         problem, reference = case(number)
@@ -118,11 +123,17 @@ def test_moments_are_as_accurate_as_their_points(compared: Any) -> None:
     assert np.all(variance < 4)
 
 
+@cache
+def chain_of(number: int, chosen: tuple[Any, ...], n_rounds: int) -> tuple[references.Problem, Any]:
+    """Return a problem, and a chain of its posterior."""
+    rng = np.random.default_rng([11, number])
+    problem = references.draw_problem(rng, *chosen)
+    return problem, references.chain(problem, n_rounds, rng)
+
+
 def check_against_chain(n_rounds: int, cases: Any) -> None:
-    for number, (d, deviation, rate, n, kind) in enumerate(cases):
-        rng = np.random.default_rng([11, number])
-        problem = references.draw_problem(rng, d, deviation, rate, n, kind)
-        reference = references.chain(problem, n_rounds, rng)
+    for number, chosen in enumerate(cases):
+        problem, reference = chain_of(number, chosen, n_rounds)
         design, out = one(problem)
         mean, covariance = references.moments(out)
         error = np.hypot(out.error[0], reference.log_evidence_error)
@@ -183,7 +194,7 @@ def test_click_rates_agree_with_grids() -> None:
         out.action_moments(actions, found)
         rate, variance, mean, spread = found[:, 0]
         top, root = references.mode(problem)
-        axis = np.linspace(-9.0, 9.0, NODES[d] // 2 * 2 + 1)
+        axis = np.linspace(-9.0, 9.0, 41)
         mesh = np.array([x.ravel() for x in np.meshgrid(*[axis] * d, indexing="ij")])
         u = top[:, None] + root @ mesh
         weight = np.exp(problem.log_density(u) - problem.log_density(top[:, None]))
@@ -308,6 +319,7 @@ def test_pairs_that_are_not_wanted_keep_their_means(most_points: int) -> None:
 
 
 @pytest.mark.skipif(CORE is None, reason="the compiled core is not installed")
+@pytest.mark.parametrize("program", ["core"], indirect=True)
 def test_both_programs_take_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(9)
     cases = [*CASES, *((8, x, 0.2, n, kind) for x in (0.3, 3.0) for n in (1, 5, 60)

@@ -59,8 +59,8 @@ AT_ONCE = [
     ("bernoulli", LONG),
     ("poisson", LONG),
     # Sequential references take seconds; rewards near 1000 lose more digits than ordinary ones.
-    ("near 1000", LONG // 5),
-    ("gaussian", LONG // 5),
+    ("near 1000", LONG // 10),
+    ("gaussian", LONG // 10),
     *(pytest.param(name, LONG, marks=pytest.mark.slow) for name in NAMES[:2] + NAMES[-1:]),
 ]
 

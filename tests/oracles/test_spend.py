@@ -252,7 +252,7 @@ def test_standard_errors_are_the_spread_of_estimates() -> None:
 def test_estimates_after_more_rewards_keep_the_mean() -> None:
     belief = agent().belief
     rewards = belief.posterior.rewards(np.zeros(1, np.int64), belief.weights[None], None)
-    rng, n = np.random.default_rng(6), 20_000
+    rng, n = np.random.default_rng(6), 8_000
     spreads = []
     for more in (0, 1, 30, 100_000):
         latent = draw_rows(rng, np.repeat(rewards.weights, n, axis=0))[None]

@@ -128,7 +128,7 @@ def test_the_verdict_walks_through_all_cases(outcome: str, checked: str) -> None
     assert ("cannot tell what live decisions gain" in text) == weak
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(checks())
 def test_sentences_agree_with_their_numbers(settings: dict[str, Any]) -> None:
     check = made(**settings)
@@ -165,7 +165,7 @@ def test_sentences_agree_with_their_numbers(settings: dict[str, Any]) -> None:
         assert float(found) <= 0.1 * float(due) + 0.06
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(checks(), st.booleans(), st.booleans())
 def test_advice_is_never_praise_while_a_check_fails(
     settings: dict[str, Any], converged: bool, faulty: bool

@@ -84,7 +84,7 @@ def assert_is_its_statistics(belief: mixts.Belief, prior: mixts.MixturePrior) ->
 
 
 @given(phased_problems(), st.integers(0, 200))
-@settings(max_examples=75)
+@settings(max_examples=40)
 def test_condition_equals_incremental_updates(problem: Problem, read_at: int) -> None:
     """Nothing is read but once, somewhere on the way, and at the end."""
     belief = problem.prior.belief()
@@ -224,7 +224,7 @@ def test_mean_rewards_after_waking(kind: str) -> None:
 def test_dormant_in_turns(kind: str) -> None:
     """Ten turns of fortune between two components."""
     opinions = np.array([[3, -3, 0], [-3, 3, 0], [0, 0, 0]])
-    phases = [(turn % 2, 3, 15 * (turn + 1)) for turn in range(10)]
+    phases = [(turn % 2, 3, 8 * (turn + 1)) for turn in range(10)]
     problem = phased(kind, opinions, phases)
     belief, t = problem.prior.belief(), 0
     for _, _, length in phases:

@@ -62,12 +62,12 @@ def plain_draws(belief: Any, actions: Any, n: int) -> Any:
 
 @pytest.mark.parametrize("n_rounds", [1, 9, 60])
 def test_plain_draws(n_rounds: int) -> None:
-    """After some rounds, from a million draws; their own error counts as well."""
+    """After some rounds, from many draws; their own error counts as well."""
     setting = settings.linear(0.3, noise_std=1.5)
     agent = learned(mixts.MixTS(setting.prior, 1, seed=3), setting, n_rounds)
     belief = setting.prior.condition(agent.belief.statistics[0])
     found = estimates(belief.as_prior(), ACTIONS)
-    drawn = plain_draws(belief, ACTIONS, 1_000_000)
+    drawn = plain_draws(belief, ACTIONS, 300_000)
     error = np.sqrt(found.var(axis=0) / len(found) + drawn.var(axis=0) / len(drawn))
     assert_within(quotient(found.mean(axis=0) - drawn.mean(axis=0), error))
     # Draws come in opposite pairs: the error is below that of as many independent ones.

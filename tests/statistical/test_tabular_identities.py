@@ -23,7 +23,7 @@ from tests.statistical.tabular_identities import (
     sparse,
 )
 
-N_TASKS, N_EPISODES = 4000, 8
+N_TASKS, N_EPISODES = 2000, 8
 
 SETTINGS: dict[str, tuple[Callable[[], TabularSetting], int, tuple[str, ...]]] = {
     "mild": (mild, 201, EVERYWHERE + WITHOUT_ZEROS),
