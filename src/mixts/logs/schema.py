@@ -93,9 +93,6 @@ class LogSchema:
     decimals
         Decimals to which features are rounded; by default they are not. The family "logistic"
         counts each distinct row of a task, at most 10,000: rounded features have fewer.
-    before, exported, renamed
-        Set while files are read: the time from which on rows are left out, whether all files are
-        exports of a service's decisions, and features whose column has another name.
     """
 
     task: str
@@ -114,9 +111,6 @@ class LogSchema:
     text: Sequence[str] = ()
     top_levels: int | None = None
     decimals: int | None = None
-    before: float | None = None
-    exported: bool = False
-    renamed: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
@@ -202,11 +196,6 @@ class LogSchema:
             self._keep(arms=listed)
 
     @property
-    def listed_arms(self) -> Sequence[str] | None:
-        """Names of the only arms; None if any name is an arm."""
-        return self.arms.arm_names if isinstance(self.arms, MixturePrior) else self.arms
-
-    @property
     def space(self) -> Features | None:
         """The features, once they are known: given, or found by a first pass over the files."""
         return self.features if isinstance(self.features, Features) else None
@@ -216,6 +205,37 @@ class LogSchema:
         """Names of the features, without an intercept; none with arms."""
         given = self.features
         return given.raw_names if isinstance(given, Features) else tuple(given or ())
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the numbers of a row; the intercept comes first."""
+        return () if self.space is None else self.space.names
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSchema(LogSchema):
+    """Checked options of reading, and what they mean for some files: workers receive it."""
+
+    arms: Sequence[str] | None = None
+    arms_may_lack_rows: bool = False
+    """Whether some of the arms may occur in no row: those of an earlier prior may."""
+    before: float | None = None
+    """Time from which on rows are left out."""
+    exported: bool = False
+    """Whether all files are exports of a service's decisions."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Columns of features whose column has another name than the feature."""
+
+    def __post_init__(self) -> None:
+        """Check nothing: the options are those of a :class:`LogSchema`, or follow from the logs."""
+
+    @classmethod
+    def of(cls, options: LogSchema) -> FileSchema:
+        """Return the schema before a file is open; it keeps the names of a prior's arms only."""
+        arms, may_lack_rows = options.arms, False
+        if isinstance(arms, MixturePrior):
+            arms, may_lack_rows = arms.arm_names, True
+        return cls(**vars(options) | {"arms": arms, "arms_may_lack_rows": may_lack_rows})
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -231,11 +251,6 @@ class LogSchema:
             *(("a feature (--features)", self.renamed.get(n, n)) for n in self.feature_columns),
         ]  # fmt: skip
         return tuple((role, column) for role, column in named if column is not None)
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the numbers of a row; the intercept comes first."""
-        return () if self.space is None else self.space.names
 
 
 def unsupported(rewards: Float[Array, " m"], family: str) -> Bool[Array, " m"]:
@@ -276,7 +291,7 @@ def _limits(clip: Any) -> tuple[float, float]:
 # -- columns of files -----------------------------------------------------------------------------
 
 
-def schema_of_files(schema: LogSchema, pieces: Sequence[tuple[Piece, str]]) -> LogSchema:
+def schema_of_files(schema: FileSchema, pieces: Sequence[tuple[Piece, str]]) -> FileSchema:
     """Return the schema with the columns of files, which must have them, each with one role."""
     found = schema
     if not schema.exported and all(EXPORTED.issubset(piece.header) for piece, _ in pieces):
@@ -288,7 +303,7 @@ def schema_of_files(schema: LogSchema, pieces: Sequence[tuple[Piece, str]]) -> L
     return found
 
 
-def _renamed(schema: LogSchema) -> dict[str, str]:
+def _renamed(schema: FileSchema) -> dict[str, str]:
     """Return the columns of the features of an earlier prior that an export had to rename."""
     if schema.space is None:
         return {}
@@ -296,7 +311,7 @@ def _renamed(schema: LogSchema) -> dict[str, str]:
     return {name: column for name, column in columns.items() if column != name}
 
 
-def _check_roles(schema: LogSchema) -> None:
+def _check_roles(schema: FileSchema) -> None:
     """Refuse a column that has two roles."""
     first: dict[str, str] = {}
     for role, column in schema.roles:
@@ -308,7 +323,7 @@ def _check_roles(schema: LogSchema) -> None:
             )
 
 
-def _check_columns(piece: Piece, schema: LogSchema, delimiter: str) -> None:
+def _check_columns(piece: Piece, schema: FileSchema, delimiter: str) -> None:
     for name in schema.columns:
         n = piece.header.count(name)
         if n == 0:
@@ -341,9 +356,9 @@ def _hint(piece: Piece, name: str, delimiter: str) -> str:
 # -- arms of files --------------------------------------------------------------------------------
 
 
-def check_arms(schema: LogSchema, seen: Sequence[str]) -> None:
+def check_arms(schema: FileSchema, seen: Sequence[str]) -> None:
     """Refuse listed arms that no row has: a misspelt name would be an arm of its own."""
-    if schema.arms is None or isinstance(schema.arms, MixturePrior):
+    if schema.arms is None or schema.arms_may_lack_rows:
         return
     found = set(seen)
     unknown = next((name for name in schema.arms if name not in found), None)
