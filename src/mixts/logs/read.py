@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -116,6 +117,10 @@ def read_logs(paths: Paths, *, engine: EngineLike = None, **columns: Any) -> Tas
     >>> logs = read_logs("clicks.csv", task="user", arm="item", reward="clicked")  # doctest: +SKIP
     >>> prior = mixts.learn_prior(logs.statistics, "auto", seed=1)  # doctest: +SKIP
     """
+    try:
+        inspect.signature(LogSchema).bind(**columns)
+    except TypeError as error:
+        raise TypeError(f"read_logs() {error}") from None
     schema = FileSchema.of(LogSchema(**columns))
     files = log_files(paths, {*schema.columns, *map(feature_column, schema.feature_columns)})
     return _task_logs(*read_tally(files, schema, engine), files)
