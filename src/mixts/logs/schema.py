@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -98,7 +98,7 @@ class LogSchema:
     task: str
     reward: str
     arm: str | None = None
-    features: Sequence[str] | Features | None = None
+    features: Iterable[str] | Features | None = None
     family: Literal["auto"] | LogFamily = "auto"
     intercept: bool = False
     arms: Sequence[str] | MixturePrior | None = None
@@ -108,7 +108,7 @@ class LogSchema:
     delimiter: str | None = None
     allow_bad_rows: bool = False
     batch_rows: int = 1 << 17
-    text: Sequence[str] = ()
+    text: Iterable[str] = ()
     top_levels: int | None = None
     decimals: int | None = None
 
@@ -126,6 +126,9 @@ class LogSchema:
             raise ParameterError(
                 f"family {self.family!r} needs {needs}; choose 'auto' or another family"
             )
+        if isinstance(self.text, str):
+            raise ParameterError(f"text must be a list of features, got {self.text!r}")
+        self._keep(text=tuple(self.text))
         if self.arm is None:
             self._check_features()
         else:
@@ -154,6 +157,8 @@ class LogSchema:
         """Check the features, and the options that belong to them."""
         if self.arms is not None:
             raise ParameterError("arms is the list of arms: leave it out with features")
+        if not isinstance(self.features, Features | str | None):
+            self._keep(features=tuple(self.features))
         names = self.feature_columns
         row = [*names, *(["intercept"] if self.intercept else [])]
         if self.space is not None:
@@ -163,14 +168,13 @@ class LogSchema:
                 )
             self._keep(intercept=self.space.intercept)
         elif isinstance(self.features, str) or not row or len(set(row)) < len(row):
-            raise ParameterError(
-                f"features must be different columns, at least one, got {self.features!r}"
-            )
-        if isinstance(self.text, str):
-            raise ParameterError(f"text must be a list of features, got {self.text!r}")
+            got = self.features if isinstance(self.features, str) else list(names)
+            raise ParameterError(f"features must be different columns, at least one, got {got!r}")
         if self.text and (self.space is not None or not set(names).issuperset(self.text)):
             known = "none, they are known already" if self.space is not None else ", ".join(names)
-            raise ParameterError(f"text must be among the features ({known}), got {self.text}")
+            raise ParameterError(
+                f"text must be among the features ({known}), got {list(self.text)}"
+            )
         if self.decimals is not None:
             self._keep(decimals=_checks.count(self.decimals, "decimals", least=0))
 
