@@ -14,7 +14,7 @@ from mixts.families import Statistics
 from mixts.logs.files import Piece, batches_of
 from mixts.logs.read import TaskLogs, pieces_to_read, read_tally
 from mixts.logs.rows import Observations, observations
-from mixts.logs.schema import LogSchema
+from mixts.logs.schema import FileSchema
 
 
 def read_before(
@@ -36,10 +36,7 @@ def read_before(
     tuple
         Indices of the tasks that have earlier rows, into ``logs.tasks``, and their statistics.
     """
-    missing = logs.schema.missing_reward if logs.n_missing else None  # else unlike the family
-    schema = replace(
-        logs.schema, family=logs.family, arms=logs.arms, before=time, missing_reward=missing
-    )
+    schema = replace(logs.schema, family=logs.family, arms=logs.arms, before=time)
     tally, _, _ = read_tally(logs.files, schema, engine)
     index = {name: i for i, name in enumerate(logs.tasks)}
     found = np.array([index[name] for name in tally.tasks], dtype=np.int64)
@@ -97,7 +94,7 @@ def read_rows(logs: TaskLogs, tasks: ArrayLike, engine: EngineLike = None) -> Ta
 
 
 def read_piece_rows(
-    piece: Piece, delimiter: str, schema: LogSchema, index: tuple[dict[str, int], dict[str, int]]
+    piece: Piece, delimiter: str, schema: FileSchema, index: tuple[dict[str, int], dict[str, int]]
 ) -> list[TaskRows]:
     """Return the rows of one piece that belong to the tasks in the index, batch by batch."""
     task_index, arm_index = index

@@ -18,7 +18,7 @@ from mixts._typing import Array, Float, Int
 from mixts.logs.bad_rows import BadRows, Example, refuse_arm_a_row
 from mixts.logs.files import Piece, RowBatch, batches_of
 from mixts.logs.rows import Observations, observations
-from mixts.logs.schema import LogSchema
+from mixts.logs.schema import FileSchema
 from mixts.logs.tally import Counted, Tally, binary
 
 MIN_ZERO_SHARE = 0.03
@@ -252,12 +252,12 @@ class PieceCounts:
         )
 
 
-def tally_of(schema: LogSchema) -> Tally:
+def tally_of(schema: FileSchema) -> Tally:
     """Return an empty tally of rows."""
-    return Tally(schema.family, schema.listed_arms, len(schema.feature_names), schema.decimals)
+    return Tally(schema.family, schema.arms, len(schema.feature_names), schema.decimals)
 
 
-def read_piece(piece: Piece, delimiter: str, schema: LogSchema) -> PieceCounts:
+def read_piece(piece: Piece, delimiter: str, schema: FileSchema) -> PieceCounts:
     """Count the rows of one piece, one batch at a time."""
     tally, found, seen = tally_of(schema), PieceCounts(), frozenset[str]()
     times, spans = TaskTimes(), Spans(len(schema.feature_names))
@@ -268,8 +268,8 @@ def read_piece(piece: Piece, delimiter: str, schema: LogSchema) -> PieceCounts:
         rows = observations(batch, schema, piece.path)
         if len(rows.arm_names) > MANY_ARMS:  # before all of them get room
             refuse_arm_a_row(len(rows.rewards), len(rows.arm_names), str(schema.arm))
-        if schema.listed_arms is not None:
-            seen = _arms_seen(seen.union(rows.arm_names), schema.listed_arms)
+        if schema.arms is not None:
+            seen = _arms_seen(seen.union(rows.arm_names), schema.arms)
         tasks, arms = tally.add(rows)
         spans.add(tasks, rows.features)
         if schema.time is not None:
@@ -283,7 +283,7 @@ def read_piece(piece: Piece, delimiter: str, schema: LogSchema) -> PieceCounts:
 
 
 def _batch_counts(
-    rows: Observations, batch: RowBatch, schema: LogSchema, piece: Piece
+    rows: Observations, batch: RowBatch, schema: FileSchema, piece: Piece
 ) -> PieceCounts:
     """Return the counts of a batch, without those that depend on earlier batches."""
     present = rows.rewards[~rows.missing]

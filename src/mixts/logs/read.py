@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,9 +28,8 @@ from mixts.logs.pieces import (
     tally_of,
 )
 from mixts.logs.rows import sorted_order
-from mixts.logs.schema import LogFamily, LogSchema, check_arms, schema_of_files
+from mixts.logs.schema import FileSchema, LogFamily, LogSchema, check_arms, schema_of_files
 from mixts.logs.tally import Tally
-from mixts.prior import MixturePrior
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class TaskLogs:
     """Ranges of the numbers in a row of features."""
     files: tuple[Log, ...] = field(repr=False)
     """Files, and tables in memory, in the order in which they were read."""
-    schema: LogSchema = field(repr=False)
+    schema: FileSchema = field(repr=False)
     """Columns that were read, to read the rows of some tasks again; its features have the ranges of
     an earlier prior only."""
 
@@ -117,14 +117,18 @@ def read_logs(paths: Paths, *, engine: EngineLike = None, **columns: Any) -> Tas
     >>> logs = read_logs("clicks.csv", task="user", arm="item", reward="clicked")  # doctest: +SKIP
     >>> prior = mixts.learn_prior(logs.statistics, "auto", seed=1)  # doctest: +SKIP
     """
-    schema = LogSchema(**columns)
+    try:
+        inspect.signature(LogSchema).bind(**columns)
+    except TypeError as error:
+        raise TypeError(f"read_logs() {error}") from None
+    schema = FileSchema.of(LogSchema(**columns))
     files = log_files(paths, {*schema.columns, *map(feature_column, schema.feature_columns)})
     return _task_logs(*read_tally(files, schema, engine), files)
 
 
 def read_tally(
-    files: Sequence[Log], schema: LogSchema, engine: EngineLike
-) -> tuple[Tally, PieceCounts, LogSchema]:
+    files: Sequence[Log], schema: FileSchema, engine: EngineLike
+) -> tuple[Tally, PieceCounts, FileSchema]:
     """Count the rows of all files, in order; also return the schema with its features."""
     jobs = pieces_to_read(files, schema)
     schema = schema_of_files(schema, jobs)
@@ -133,7 +137,7 @@ def read_tally(
     bar = step(f"reading {names[0] if len(names) == 1 else f'{len(names):,} files'}", len(jobs))
     with engine_of(1 if engine is None else engine) as where:
         if schema.arm is None and schema.space is None:
-            schema = replace(schema, features=find_features(jobs, schema, where), text=())
+            schema = replace(schema, features=find_features(jobs, schema, where))
         tally = tally_of(schema)
         found = PieceCounts(spans=Spans(len(schema.feature_names)))
         parts = where.map(read_piece, ((piece, used, schema) for piece, used in jobs))
@@ -150,7 +154,7 @@ def read_tally(
     return tally, found, schema
 
 
-def pieces_to_read(files: Sequence[Log], schema: LogSchema) -> list[tuple[Piece, str]]:
+def pieces_to_read(files: Sequence[Log], schema: FileSchema) -> list[tuple[Piece, str]]:
     """Return the pieces of all files in order, each with its delimiter."""
     delimiters = {file: schema.delimiter or delimiter_of(file) for file in files}
     return [(piece, used) for file, used in delimiters.items() for piece in pieces_of(file, used)]
@@ -160,7 +164,7 @@ def pieces_to_read(files: Sequence[Log], schema: LogSchema) -> list[tuple[Piece,
 
 
 def _task_logs(
-    tally: Tally, found: PieceCounts, schema: LogSchema, files: tuple[Log, ...]
+    tally: Tally, found: PieceCounts, schema: FileSchema, files: tuple[Log, ...]
 ) -> TaskLogs:
     _refuse_bad_rows(found, schema, files)
     n_good = found.n_rows - found.bad.total
@@ -194,7 +198,7 @@ def _task_logs(
     )
 
 
-def _refuse_bad_rows(found: PieceCounts, schema: LogSchema, files: tuple[Log, ...]) -> None:
+def _refuse_bad_rows(found: PieceCounts, schema: FileSchema, files: tuple[Log, ...]) -> None:
     """Raise an error if there are no good rows, too few of them, or none of a listed arm."""
     n_good = found.n_rows - found.bad.total
     _, remedy = unusable_rewards(found.bad, schema.family)
@@ -206,7 +210,7 @@ def _refuse_bad_rows(found: PieceCounts, schema: LogSchema, files: tuple[Log, ..
     if n_good == 0:
         raise FormatError(f"none of {found.n_rows:,} rows can be used{reasons}")
     # Arms that are not listed are left out as asked for; nobody asked so by an earlier prior.
-    n_unlisted = 0 if isinstance(schema.arms, MixturePrior) else found.bad.counts.get(OTHER_ARM, 0)
+    n_unlisted = 0 if schema.arms_may_lack_rows else found.bad.counts.get(OTHER_ARM, 0)
     if 2 * n_good < found.n_rows - n_unlisted and not schema.allow_bad_rows:
         silent = without_reward(found.bad, found.reward_range, refused=True)
         if silent:
@@ -228,7 +232,7 @@ def _task_times(times: TaskTimes, order: Int[Array, " n"]) -> TaskTimes:
     return times.ordered(order)
 
 
-def _why(family: LogFamily, schema: LogSchema, found: PieceCounts, n_good: int) -> str:
+def _why(family: LogFamily, schema: FileSchema, found: PieceCounts, n_good: int) -> str:
     if schema.family != "auto":
         return "it was asked for"
     if family in ("bernoulli", "logistic"):

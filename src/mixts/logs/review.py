@@ -19,7 +19,6 @@ from mixts.logs.bad_rows import (
 from mixts.logs.pieces import MAX_RATING_LEVELS
 from mixts.logs.read import TaskLogs
 from mixts.logs.row_faults import MIN_ROWS, MOST_NAMED, LogWarning, copies, drift, sorted_rows
-from mixts.prior import MixturePrior
 
 NO_KINDS = "no-kinds"
 """Code of the warning that tasks are too short to show kinds."""
@@ -145,7 +144,7 @@ def _lost_rows(logs: TaskLogs) -> list[LogWarning]:
 def _unknown_arms(logs: TaskLogs) -> LogWarning | None:
     """Warn of rows whose arm the earlier prior does not know."""
     n = logs.bad_rows.counts.get(OTHER_ARM, 0)
-    if not n or not isinstance(logs.schema.arms, MixturePrior):
+    if not n or not logs.schema.arms_may_lack_rows:
         return None
     first = logs.bad_rows.examples[OTHER_ARM][0].value
     said = (

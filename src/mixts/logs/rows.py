@@ -31,7 +31,7 @@ from mixts.logs.bad_rows import (
     shortened,
 )
 from mixts.logs.files import RowBatch, are_numbers, pyarrow
-from mixts.logs.schema import LogSchema, support, unsupported
+from mixts.logs.schema import FileSchema, support, unsupported
 
 _WHOLE = re.compile(r"-?[0-9]+")
 _DIGITS = re.compile(r"([0-9]+)")
@@ -239,7 +239,7 @@ class Observations:
     """Number of times that are dates; the others are numbers."""
 
 
-def observations(batch: RowBatch, schema: LogSchema, path: str) -> Observations:
+def observations(batch: RowBatch, schema: FileSchema, path: str) -> Observations:
     """Return the observations of a batch; each bad row counts for its first reason."""
     found = _Reasons(batch, os.path.basename(path))
     tasks, task_names = coded_names(batch.columns[schema.task], "task")
@@ -249,8 +249,8 @@ def observations(batch: RowBatch, schema: LogSchema, path: str) -> Observations:
     if schema.arm is not None:
         arms, arm_names = coded_names(batch.columns[schema.arm], "arm")
         found.note(NO_ARM, arms < 0)
-        if schema.listed_arms is not None:
-            listed = np.array([*(name in schema.listed_arms for name in arm_names), False])
+        if schema.arms is not None:
+            listed = np.array([*(name in schema.arms for name in arm_names), False])
             found.note(OTHER_ARM, ~listed[arms], lambda i: arm_names[arms[i]])
     rewards, missing = found.numbers(schema.reward, "reward", NO_REWARD, schema.missing_reward)
     if schema.clip is not None:

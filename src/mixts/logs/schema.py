@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -93,15 +93,12 @@ class LogSchema:
     decimals
         Decimals to which features are rounded; by default they are not. The family "logistic"
         counts each distinct row of a task, at most 10,000: rounded features have fewer.
-    before, exported, renamed
-        Set while files are read: the time from which on rows are left out, whether all files are
-        exports of a service's decisions, and features whose column has another name.
     """
 
     task: str
     reward: str
     arm: str | None = None
-    features: Sequence[str] | Features | None = None
+    features: Iterable[str] | Features | None = None
     family: Literal["auto"] | LogFamily = "auto"
     intercept: bool = False
     arms: Sequence[str] | MixturePrior | None = None
@@ -111,12 +108,9 @@ class LogSchema:
     delimiter: str | None = None
     allow_bad_rows: bool = False
     batch_rows: int = 1 << 17
-    text: Sequence[str] = ()
+    text: Iterable[str] = ()
     top_levels: int | None = None
     decimals: int | None = None
-    before: float | None = None
-    exported: bool = False
-    renamed: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
@@ -132,6 +126,9 @@ class LogSchema:
             raise ParameterError(
                 f"family {self.family!r} needs {needs}; choose 'auto' or another family"
             )
+        if isinstance(self.text, str):
+            raise ParameterError(f"text must be a list of features, got {self.text!r}")
+        self._keep(text=tuple(self.text))
         if self.arm is None:
             self._check_features()
         else:
@@ -160,6 +157,8 @@ class LogSchema:
         """Check the features, and the options that belong to them."""
         if self.arms is not None:
             raise ParameterError("arms is the list of arms: leave it out with features")
+        if not isinstance(self.features, Features | str | None):
+            self._keep(features=tuple(self.features))
         names = self.feature_columns
         row = [*names, *(["intercept"] if self.intercept else [])]
         if self.space is not None:
@@ -169,14 +168,13 @@ class LogSchema:
                 )
             self._keep(intercept=self.space.intercept)
         elif isinstance(self.features, str) or not row or len(set(row)) < len(row):
-            raise ParameterError(
-                f"features must be different columns, at least one, got {self.features!r}"
-            )
-        if isinstance(self.text, str):
-            raise ParameterError(f"text must be a list of features, got {self.text!r}")
+            got = self.features if isinstance(self.features, str) else list(names)
+            raise ParameterError(f"features must be different columns, at least one, got {got!r}")
         if self.text and (self.space is not None or not set(names).issuperset(self.text)):
             known = "none, they are known already" if self.space is not None else ", ".join(names)
-            raise ParameterError(f"text must be among the features ({known}), got {self.text}")
+            raise ParameterError(
+                f"text must be among the features ({known}), got {list(self.text)}"
+            )
         if self.decimals is not None:
             self._keep(decimals=_checks.count(self.decimals, "decimals", least=0))
 
@@ -202,11 +200,6 @@ class LogSchema:
             self._keep(arms=listed)
 
     @property
-    def listed_arms(self) -> Sequence[str] | None:
-        """Names of the only arms; None if any name is an arm."""
-        return self.arms.arm_names if isinstance(self.arms, MixturePrior) else self.arms
-
-    @property
     def space(self) -> Features | None:
         """The features, once they are known: given, or found by a first pass over the files."""
         return self.features if isinstance(self.features, Features) else None
@@ -216,6 +209,37 @@ class LogSchema:
         """Names of the features, without an intercept; none with arms."""
         given = self.features
         return given.raw_names if isinstance(given, Features) else tuple(given or ())
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the numbers of a row; the intercept comes first."""
+        return () if self.space is None else self.space.names
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSchema(LogSchema):
+    """Checked options of reading, and what they mean for some files: workers receive it."""
+
+    arms: Sequence[str] | None = None
+    arms_may_lack_rows: bool = False
+    """Whether some of the arms may occur in no row: those of an earlier prior may."""
+    before: float | None = None
+    """Time from which on rows are left out."""
+    exported: bool = False
+    """Whether all files are exports of a service's decisions."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Columns of features whose column has another name than the feature."""
+
+    def __post_init__(self) -> None:
+        """Check nothing: the options are those of a :class:`LogSchema`, or follow from the logs."""
+
+    @classmethod
+    def of(cls, options: LogSchema) -> FileSchema:
+        """Return the schema before a file is open; it keeps the names of a prior's arms only."""
+        arms, may_lack_rows = options.arms, False
+        if isinstance(arms, MixturePrior):
+            arms, may_lack_rows = arms.arm_names, True
+        return cls(**vars(options) | {"arms": arms, "arms_may_lack_rows": may_lack_rows})
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -231,11 +255,6 @@ class LogSchema:
             *(("a feature (--features)", self.renamed.get(n, n)) for n in self.feature_columns),
         ]  # fmt: skip
         return tuple((role, column) for role, column in named if column is not None)
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the numbers of a row; the intercept comes first."""
-        return () if self.space is None else self.space.names
 
 
 def unsupported(rewards: Float[Array, " m"], family: str) -> Bool[Array, " m"]:
@@ -276,7 +295,7 @@ def _limits(clip: Any) -> tuple[float, float]:
 # -- columns of files -----------------------------------------------------------------------------
 
 
-def schema_of_files(schema: LogSchema, pieces: Sequence[tuple[Piece, str]]) -> LogSchema:
+def schema_of_files(schema: FileSchema, pieces: Sequence[tuple[Piece, str]]) -> FileSchema:
     """Return the schema with the columns of files, which must have them, each with one role."""
     found = schema
     if not schema.exported and all(EXPORTED.issubset(piece.header) for piece, _ in pieces):
@@ -288,7 +307,7 @@ def schema_of_files(schema: LogSchema, pieces: Sequence[tuple[Piece, str]]) -> L
     return found
 
 
-def _renamed(schema: LogSchema) -> dict[str, str]:
+def _renamed(schema: FileSchema) -> dict[str, str]:
     """Return the columns of the features of an earlier prior that an export had to rename."""
     if schema.space is None:
         return {}
@@ -296,7 +315,7 @@ def _renamed(schema: LogSchema) -> dict[str, str]:
     return {name: column for name, column in columns.items() if column != name}
 
 
-def _check_roles(schema: LogSchema) -> None:
+def _check_roles(schema: FileSchema) -> None:
     """Refuse a column that has two roles."""
     first: dict[str, str] = {}
     for role, column in schema.roles:
@@ -308,7 +327,7 @@ def _check_roles(schema: LogSchema) -> None:
             )
 
 
-def _check_columns(piece: Piece, schema: LogSchema, delimiter: str) -> None:
+def _check_columns(piece: Piece, schema: FileSchema, delimiter: str) -> None:
     for name in schema.columns:
         n = piece.header.count(name)
         if n == 0:
@@ -341,9 +360,9 @@ def _hint(piece: Piece, name: str, delimiter: str) -> str:
 # -- arms of files --------------------------------------------------------------------------------
 
 
-def check_arms(schema: LogSchema, seen: Sequence[str]) -> None:
+def check_arms(schema: FileSchema, seen: Sequence[str]) -> None:
     """Refuse listed arms that no row has: a misspelt name would be an arm of its own."""
-    if schema.arms is None or isinstance(schema.arms, MixturePrior):
+    if schema.arms is None or schema.arms_may_lack_rows:
         return
     found = set(seen)
     unknown = next((name for name in schema.arms if name not in found), None)

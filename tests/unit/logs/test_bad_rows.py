@@ -217,6 +217,23 @@ def test_requests_that_make_no_sense(folder: Path, options: dict[str, Any], mess
 
 
 @pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({**ARMS, "before": 3.0}, "unexpected keyword argument 'before'"),
+        ({**ARMS, "renamed": {}}, "unexpected keyword argument 'renamed'"),
+        ({**ARMS, "arms_may_lack_rows": True}, "unexpected keyword argument 'arms_may_lack_rows'"),
+        ({"task": "user", "arm": "item"}, "missing a required .*'reward'"),
+    ],
+)
+def test_the_options_are_those_of_the_schema(
+    folder: Path, options: dict[str, Any], message: str
+) -> None:
+    """The function that was called is named, not the record of its options."""
+    with pytest.raises(TypeError, match=rf"^read_logs\(\) .*{message}"):
+        read_logs(folder / "all.csv", **options)
+
+
+@pytest.mark.parametrize(
     ("options", "roles"),
     [
         ({"arm": "user"}, "'user' is both the task (--task) and the arm (--arm)"),

@@ -162,6 +162,26 @@ def test_a_missing_reward_that_no_row_needs_may_be_unlike_the_others(tmp_path: P
     assert found.statistics == expected.statistics
 
 
+@pytest.mark.parametrize("columns", [ARMS, {**LINEAR, "reward": "clicked"}])
+def test_a_missing_reward_that_is_clipped_is_read_again(
+    columns: dict[str, Any], tmp_path: Path
+) -> None:
+    """It counted as the limit at first, and was refused for the family that the limits had."""
+    rng = np.random.default_rng(5)
+    rows = [
+        f"u{u},a,{rng.normal():.2f},{i},{'' if rng.random() < 0.3 else 1},{3 * u + i}"
+        for u in range(30)
+        for i in range(6)
+    ]
+    path = write(tmp_path / "t.csv", "\n".join(["user,item,age,price,clicked,at", *rows, ""]))
+    options = {**columns, "time": "at", "clip": (0, 1)}
+    found, expected = (
+        divide(read_logs(path, **options, missing_reward=value), 0.2, seed=1) for value in (-1, 0)
+    )
+    assert found.warning is not None
+    assert found.statistics == expected.statistics
+
+
 def test_a_column_of_an_export_is_a_feature_also_when_it_is_read_again(tmp_path: Path) -> None:
     """Features of an earlier prior have other columns where exports need their names."""
     names = ["pscore", "action_dist", "prior_version"]

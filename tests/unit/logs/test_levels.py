@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import mixts
@@ -142,6 +143,14 @@ def test_numbers_are_text_on_request_and_in_parquet_by_their_type(tmp_path: Path
     assert read_logs(path, **COLUMNS, features=["zip"]).features == ("zip",)
 
 
+@pytest.mark.parametrize("kind", [np.array, pd.Index, iter])
+def test_names_come_as_an_array_an_index_or_one_by_one(log: Path, kind: Any) -> None:
+    expected = read_logs(log, **COLUMNS, features=["price", "brand"])
+    logs = read_logs(log, **COLUMNS, features=kind(["price", "brand"]), text=kind(["brand"]))
+    assert logs.features == expected.features
+    assert logs.statistics == expected.statistics
+
+
 def test_known_features_are_used_as_they_are(log: Path) -> None:
     brand = mixts.LevelFeature("brand", ("item 2", "bolt"), reference="bolt")
     features = mixts.Features([brand, mixts.NumberFeature("price", 5.0, 2.0)], intercept=True)
@@ -169,7 +178,8 @@ def test_many_levels_are_refused_or_become_one(tmp_path: Path, monkeypatch: Any)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"features": ["price"], "text": ["brand"]}, "text must be among the features"),
+        ({"features": ["price"], "text": ("brand",)}, r"features \(price\), got \['brand'\]"),
+        ({"features": ("price", "price")}, r"columns, at least one, got \['price', 'price'\]"),
         ({"features": ["price"], "text": "price"}, "text must be a list"),
         ({"features": ["price"], "top_levels": 0}, "top_levels must be a whole number"),
         ({"features": mixts.Features(["price"]), "intercept": True}, "intercept is a part of"),
