@@ -17,7 +17,7 @@ PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check
 # uv downloads in parallel and compiles no bytecode; where it fails or cannot be had, pip installs.
 INSTALL = install() { $(BIN)/uv pip install --quiet --python $(BIN)/python "$$@" || $(PIP) install "$$@"; }; install
 # An editable install builds the core with the tools of its environment, again when sources change.
-BUILD_TOOLS = "cmake>=3.18" editables "hatchling>=1.26" "nanobind>=2.4" "ninja>=1.11" "numpy>=2" "scikit-build-core>=0.11"
+BUILD_TOOLS = "cmake>=3.18" editables "hatchling>=1.26" "nanobind>=2.4" "ninja>=1.11" "numpy>=2" "scikit-build-core>=0.12"
 CORE = CMakeLists.txt $(wildcard src/core/*)
 # Every warning is an error, and so is every reference that leads nowhere.
 SPHINX = $(BIN)/python -m sphinx -q -n -W --keep-going
@@ -55,7 +55,6 @@ policies: $(INSTALLED) ## Compare policies; with MOVIELENS=folder and FEATURES=f
 check: $(INSTALLED) ## Lint, format, types, layers, links, and the examples of documents and docstrings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	-$(BIN)/python -m nanobind.stubgen -q -m mixts._core -o src/mixts/_core.pyi
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(SPHINX) -b dummy -t check -d build/docs-check docs build/docs-check

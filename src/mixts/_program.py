@@ -10,7 +10,7 @@ import importlib
 import logging
 import multiprocessing
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 __all__ = ["core", "identity"]
 
@@ -38,12 +38,8 @@ def _load() -> Any:
         return baseline
 
 
-if TYPE_CHECKING:
-    # Its stub is made by `make check`, so that calls of the core are checked as those of Python.
-    import mixts._core as core
-else:
-    core = _load()
-    """The compiled core; None: plain numpy and scipy."""
+core: Any = _load()
+"""The compiled core; None: plain numpy and scipy."""
 
 
 def identity() -> str:

@@ -56,10 +56,13 @@ def shell(commands: str, folder: Path, programs: Path) -> str:
 
 
 def with_kinds(commands: str, n: int) -> str:
-    """Let ``mixts fit`` learn n kinds, not compare numbers of kinds as the page does.
+    """Let ``mixts fit`` learn n kinds and write the prior alone, with no comparison and no page.
 
-    To compare takes most of a page's time, and the page "Learn from logs" does it too.
+    Comparisons and the page take most of the time, and the page "Learn from logs" has them too.
     """
+    commands = re.sub(
+        "^mixts fit .*", r"\g<0> --held-out 0 --no-report", commands, flags=re.MULTILINE
+    )
     anew = "^mixts fit (?!.*--from ).*"  # a refit keeps its kinds
     return re.sub(anew, rf"\g<0> --components {n}", commands, flags=re.MULTILINE)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -91,6 +93,24 @@ def test_reading_moments_does_not_change_draws() -> None:
     beliefs[0].covariance  # noqa: B018
     drawn = [belief.sample(np.random.default_rng(1))[1] for belief in beliefs]
     np.testing.assert_array_equal(*drawn)
+
+
+@pytest.mark.parametrize("policy", [mixts.MixTS, mixts.MixIDS])
+def test_copies_of_an_agent_that_has_decided_are_small_and_decide_alike(policy: Any) -> None:
+    rng = np.random.default_rng(3)
+    family = mixts.LinearBernoulli(rng.normal(size=(4, 5)), np.stack([np.eye(5)] * 4))
+    agent = policy(mixts.MixturePrior(family), n_tasks=3, seed=1)
+    offers = rng.normal(size=(6, 5))
+    for _ in range(5):
+        rows = agent.act(offers)
+        agent.update(offers[rows], rng.integers(0, 2, 3))
+    agent.act(offers)
+    pickled = pickle.dumps(agent)
+    assert len(pickled) < 20_000
+    copies = [pickle.loads(pickled), copy.deepcopy(agent)]
+    decisions = [agent.act(offers) for _ in range(20)]
+    for other in copies:
+        np.testing.assert_array_equal([other.act(offers) for _ in range(20)], decisions)
 
 
 def test_components_that_fell_behind_sleep_and_their_evidence_is_still_right(program: str) -> None:

@@ -38,7 +38,7 @@ def test_ids_is_not_below_the_bestseller(features: bool, seed: int) -> None:
         for name, spec in study.once_policies(prior).items()
         if name in (BESTSELLER, GREEDY, IDS, study.AGAIN.format(IDS))
     }
-    played = simulate(specs, mixts.BanditEnvironment(prior, rows), 20, 100, seed, engine=1)
+    played = simulate(specs, mixts.BanditEnvironment(prior, rows), 20, 50, seed, engine=1)
     earned = Comparison("items", played.reward, (5, 20), rewards=True)
     before, greedy = earned.gain(study.AGAIN.format(IDS), GREEDY, 20), earned.gain(IDS, GREEDY, 20)
     assert before.mean < -0.1

@@ -301,7 +301,7 @@ def test_a_large_table_of_a_task_counts_as_work(store: DecisionStore) -> None:
     Their work is known only when their batch has read the tables; a batch that finds too much of it
     is cut again, and changes nothing before.
     """
-    n_tasks, n_rows, rng = 6, 3_000, np.random.default_rng(1)
+    n_tasks, n_rows, rng = 4, 3_000, np.random.default_rng(1)
     family = mixts.LinearBernoulli([[1.0, 0.0], [0.0, 1.0]], np.stack([np.eye(2)] * 2))
     offered = [[1.0, 0.0], [0.0, 1.0]]
     asked = [Decide(f"large {i}", offered) for i in range(n_tasks)]

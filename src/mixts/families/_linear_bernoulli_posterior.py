@@ -2,26 +2,33 @@
 
 A posterior given a component is a set of weighted points, see ``_logistic``. It is a function of
 prior and table alone, so an update only counts; the next reader computes.
+
+Two computations are kept apart. Decisions use posteriors of few points, one task at a time; the
+compiled core leaves dormant components out (``_kept``, ``_working_evidence``; ``_unknown``: tasks
+to redo). Readers of ``log_evidence`` get all components with more points (``_precise``,
+``_is_stale``).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mixts import _program
 from mixts._numbers import softmax
 from mixts._typing import Array, Bool, Float, Int
 from mixts.families._linear_rewards import RowRewards
 from mixts.families._logistic import (
     CHUNK,
-    MOST_POINTS,
     TOLERANCE,
     ClickTasks,
-    PointPosterior,
     Table,
+    new_posterior,
+    posterior_moments,
 )
 from mixts.families.base import Posterior, Waiting
 from mixts.families.bernoulli import BetaMarginal
@@ -33,10 +40,19 @@ if TYPE_CHECKING:
     from mixts.families.linear_bernoulli import LinearBernoulli
 
 KEPT_POINTS = 1024
-"""Most points behind the moments of a component."""
+"""Most points of the posteriors that decisions use, which are kept."""
+
+_LITTLE = 12.0
+"""Components whose weight is below exp(-12) = 6e-6 of the largest, and whose posterior is nearly
+normal, keep Laplace's evidence in decisions: an error of a nat moves no weight by more than 2e-5.
+"""
 
 BUDGET_BYTES = 1 << 28
 """Memory for the posteriors of tasks between calls; at least one is always kept."""
+
+_DORMANT_MARGIN = 4.0
+"""A component becomes dormant when its weight is a factor exp(4) below 1e-16 of the largest: the
+estimated evidence has an error."""
 
 _LARGEST_TOTAL = 1e12
 """Limit of a + b of the Beta distribution that stands for a click rate: a certain rate."""
@@ -50,6 +66,12 @@ def logistic(x: Array) -> Array:
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))
 
 
+def task_bytes(n_components: int, n_features: int) -> int:
+    """Return the memory of one task's posterior in bytes."""
+    d = n_features
+    return 8 * n_components * (KEPT_POINTS + d * d + 5 * d + 5)
+
+
 def click_tasks(statistics: LinearBernoulliStatistics) -> ClickTasks:
     """Return the tables of all tasks, one after the other."""
     counts = (statistics.array(name).astype(float) for name in ("trials", "successes"))
@@ -58,7 +80,7 @@ def click_tasks(statistics: LinearBernoulliStatistics) -> ClickTasks:
 
 
 class LinearBernoulliPosterior(Posterior):
-    """Posteriors of every component for each task, computed from the table when read."""
+    """Posteriors of every component for each task; dormant ones are computed when read."""
 
     prior: LinearBernoulli
     statistics: LinearBernoulliStatistics
@@ -73,52 +95,84 @@ class LinearBernoulliPosterior(Posterior):
     ) -> None:
         super().__init__(prior, statistics, log_weights, allow_dormant=allow_dormant)
         self._log_weights = log_weights
-        self._evidence, self._error = np.zeros((2, len(statistics), prior.n_components))
+        self._margin = _DORMANT_MARGIN if allow_dormant else math.inf
+        n = len(statistics)
+        self._working_evidence = np.zeros((n, prior.n_components))
+        self._ceiling = np.zeros((n, prior.n_components))
+        """Log evidence when it was last computed: every further click or silence lowers it."""
         self._unknown = set(np.flatnonzero(statistics.tables.size).tolist())
-        """Tasks whose ``_evidence`` is out of date."""
-        self._expected: dict[int, tuple[Array, Array]] = {}
-        """Rows of decisions whose clicks are only expected, and their click rates, by task."""
+        """Tasks whose ``_working_evidence`` is out of date."""
+        self._precise = np.zeros((2, n, prior.n_components))
+        """Log evidence and its error at full precision."""
+        self._is_stale = statistics.tables.size > 0
         self._kept: dict[int, Any] = {}
         """Posteriors of tasks, as many as fit."""
         self._max_kept = max(1, BUDGET_BYTES // prior.task_bytes)
         self._last: tuple[int, Table] | None = None
         """The task whose table was used last, and the table: a decision uses it twice."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the kept posteriors out: they are large, and those of the core cannot be copied."""
+        return {**self.__dict__, "_kept": {}, "_last": None}
+
     # -- log evidence -------------------------------------------------------------------------
 
     @property
     def relative_evidence(self) -> Float[Array, "n L"]:  # type: ignore[override]
-        """log p(history | s); computed when it is read."""
+        """log p(history | s), -inf where the component is dormant; computed when it is read."""
         for task in sorted(self._unknown):
-            self._posterior_of(task)
-        return self._evidence
+            self._compute(task)
+        return self._working_evidence
 
     def log_evidence(self) -> Float[Array, "n L"]:
         """Return log p(history | s) of every component, all as precise as ``TOLERANCE`` says."""
-        return self.relative_evidence.copy()
+        return self._evidence[0]
 
     def evidence_error(self) -> Float[Array, "n L"]:
         """Return the standard error of ``log_evidence``."""
-        self.log_evidence()
-        return self._error.copy()
+        return self._evidence[1]
 
-    def _posterior_of(self, task: int) -> Any:
-        """Return the posteriors of a task."""
-        if task in self._unknown or task not in self._kept:
-            found = self._kept.pop(task, None)
+    @property
+    def _evidence(self) -> Float[Array, "2 n L"]:
+        stale = np.flatnonzero(self._is_stale)
+        if len(stale):
+            tasks = click_tasks(self.statistics[stale])
+            found = posterior_moments(self.prior.design, tasks, moments=False)
+            self._precise[:, stale] = found.log_evidence, found.error
+            self._is_stale[stale] = False
+        return self._precise.copy()
+
+    def _compute(self, task: int) -> Any:
+        """Compute the posteriors of those components of a task that can matter.
+
+        All begin with few points. Components get more where the error of the evidence could change
+        a weight by more than a quarter of ``TOLERANCE``.
+        """
+        found = self._kept.get(task)
+        if found is None:
+            found = new_posterior(self.prior.design, KEPT_POINTS)
             if len(self._kept) >= self._max_kept:
                 self._kept.clear()
-            self._kept[task] = self._computed(task, found)
-            self._unknown.discard(task)
-        return self._kept[task]
-
-    def _computed(self, task: int, found: Any) -> Any:
-        """Compute the posteriors of a task, and set its evidence; ``found`` may be used again."""
-        found, table = found or PointPosterior(self.prior.design, MOST_POINTS), self._table(task)
-        every = np.ones(self.prior.n_components, bool)
-        found.find_modes(*table, every)
-        found.integrate(*table, every, TOLERANCE, MOST_POINTS)
-        self._evidence[task], self._error[task] = found.log_evidence, found.error
+            self._kept[task] = found
+        table, working = self._table(task), self._working_evidence[task]
+        if _program.core is not None:
+            found.compute(
+                *table, self._log_weights, self._ceiling[task], working, self._margin, TOLERANCE,
+                KEPT_POINTS,
+            )  # fmt: skip
+        else:
+            every = np.ones(len(working), bool)
+            found.find_modes(*table, every)
+            joint = self._log_weights + found.laplace
+            some = joint >= joint.max() - _LITTLE
+            for s in np.flatnonzero(~some):
+                some[s] = not found.is_nearly_normal(*table[:2], s)
+            found.integrate(*table, some, math.inf, KEPT_POINTS)
+            weights = softmax(self._log_weights + found.log_evidence)
+            unsure = weights * (1 - weights) * found.error > TOLERANCE / 4
+            found.integrate(*table, unsure, TOLERANCE, KEPT_POINTS)
+            working[:] = found.log_evidence
+        self._unknown.discard(task)
         return found
 
     def _table(self, task: int) -> Table:
@@ -126,13 +180,15 @@ class LinearBernoulliPosterior(Posterior):
             tables = self.statistics.tables
             start = int(tables.start[task])
             own = slice(start, start + int(tables.size[task]))
-            rows, trials, successes = tables.rows[own], tables.trials[own], tables.successes[own]
-            if task in self._expected:
-                added, rates = self._expected[task]
-                rows, trials = np.concatenate([rows, added]), np.append(trials, np.ones(len(rates)))
-                successes = np.append(successes, rates)
-            self._last = task, (rows, trials.astype(float), successes.astype(float))
+            counts = tables.trials[own].astype(float), tables.successes[own].astype(float)
+            self._last = task, (tables.rows[own], *counts)
         return self._last[1]
+
+    def _posterior_of(self, task: int) -> Any:
+        """Return the posteriors of a task's components that are not dormant."""
+        if task in self._unknown or task not in self._kept:
+            return self._compute(task)
+        return self._kept[task]
 
     def _with_moments(self, task: int, *, every: bool = False) -> Any:
         """Return the posteriors of a task, with enough points for moments.
@@ -142,14 +198,14 @@ class LinearBernoulliPosterior(Posterior):
         that of one component with all points; with ``every``, each has all of them.
         """
         found = self._posterior_of(task)
-        dormant = np.isneginf(self._evidence[task])
+        dormant = np.isneginf(self._working_evidence[task])
         if every:
             n_points = np.full(len(dormant), KEPT_POINTS)
             lacking = dormant & (found.n_known == 0)
             if lacking.any():
                 found.find_modes(*self._table(task), lacking)
         else:
-            weights = softmax(self._log_weights + self._evidence[task])
+            weights = softmax(self._log_weights + self._working_evidence[task])
             shares = np.maximum(np.ceil(np.log2(weights * (KEPT_POINTS / CHUNK) + 1e-300)), 0.0)
             n_points = np.where(dormant, 0, CHUNK * 2 ** shares.astype(np.int64))
         found.weigh(*self._table(task), n_points)
@@ -163,13 +219,18 @@ class LinearBernoulliPosterior(Posterior):
         self.statistics._observe(tasks, observed)
         self._unknown.update(tasks.tolist())
         self._last = None
+        self._is_stale[tasks] = True
 
     def add_tasks(self, n: int) -> None:
         """Append tasks with no history."""
         self.statistics, self._last = self.statistics.extend(n), None
-        self._evidence, self._error = (
-            np.pad(array, ((0, n), (0, 0))) for array in (self._evidence, self._error)
+        rows = ((0, n), (0, 0))
+        self._working_evidence, self._ceiling = (
+            np.pad(self._working_evidence, rows),
+            np.pad(self._ceiling, rows),
         )
+        self._precise = np.pad(self._precise, ((0, 0), *rows))
+        self._is_stale = np.pad(self._is_stale, (0, n))
 
     # -- parameters ---------------------------------------------------------------------------
 
@@ -266,16 +327,40 @@ class LinearBernoulliPosterior(Posterior):
         assert actions is not None
         if waiting is None or not np.isin(waiting.tasks, tasks).any():
             return ClickRates(self, tasks, weights, actions)
-        distinct, rows = np.unique(tasks, return_inverse=True)
-        after = type(self)(self.prior, self.statistics[distinct], self._log_weights)
-        place, features = waiting.among(distinct)
-        for row in np.unique(place).tolist():
-            added, own = features[place == row], weights[rows == row][:1]
-            after._expected[row] = added, self.mean_rewards(distinct[row : row + 1], own, added)[0]
-            after._unknown.add(row)
+        distinct, first, rows = np.unique(tasks, return_index=True, return_inverse=True)
+        after = Awaited(self, distinct, weights[first], waiting.among(distinct))
         before = self.relative_evidence[distinct][rows]
         weights = reweighed(weights, after.relative_evidence[rows], before)
         return ClickRates(after, rows, weights, actions)
+
+
+class Awaited(LinearBernoulliPosterior):
+    """Posteriors as if each waiting decision had brought its expected part of a click."""
+
+    def __init__(
+        self,
+        before: LinearBernoulliPosterior,
+        tasks: Int[Array, " n"],
+        weights: Float[Array, "n L"],
+        waiting: Waiting,
+    ) -> None:
+        super().__init__(before.prior, before.statistics[tasks], before._log_weights)
+        self._added: dict[int, tuple[Array, Array]] = {}
+        for row, task in enumerate(tasks):
+            own = waiting.actions[waiting.tasks == row]
+            if len(own):
+                rates = before.mean_rewards(np.array([task]), weights[row : row + 1], own)[0]
+                self._added[row] = own, rates
+                self._unknown.add(row)
+
+    def _table(self, task: int) -> Table:
+        if task not in self._added:
+            return super()._table(task)
+        rows, trials, successes = super()._table(task)
+        added, rates = self._added[task]
+        rows = np.concatenate([rows, added])
+        trials, successes = np.append(trials, np.ones(len(rates))), np.append(successes, rates)
+        return rows, trials, successes
 
 
 @dataclass(frozen=True)

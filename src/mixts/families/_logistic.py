@@ -480,6 +480,11 @@ class PointPosterior:
             self.log_evidence[s], self.error[s] = self.laplace[s], 0.0
             self.n_points[s] = self.n_known[s] = self.n_used[s] = 0
 
+    def is_nearly_normal(self, rows: Array, trials: Array, s: int) -> bool:
+        """Return whether no coordinate is skewed: Laplace's evidence is then nearly right."""
+        lines = lines_at(rows @ self.location[s], trials)
+        return not derivatives(rows @ self.direction[s, :, : self.rank], lines)[2].any()
+
     def weigh(
         self, rows: Array, trials: Array, successes: Array, n_points: Int[Array, " L"]
     ) -> None:
@@ -705,29 +710,21 @@ def posterior_moments(
     evidence, error = np.zeros((2, n, n_components))
     mean = np.tile(design.mean, (lead[0], 1, 1))
     found = Moments(evidence, error, mean, np.zeros((*lead, d, d)))
-    if _program.core is None:
-        _set_moments(design, tasks, most_points, wanted, found)
+    if _program.core is not None:
+        from mixts.engines._workers import in_threads  # not needed for decisions
+
+        start = mean[:0] if start is None else start
+
+        def work(first: int, last: int) -> None:
+            given, *part = (x[first:last] for x in (wanted, start, *found))
+            _program.core.logistic_moments(
+                design.compiled, *tasks.part(first, last), TOLERANCE, most_points, given, *part
+            )
+
+        in_threads(work, n, _BLOCK_TASKS)
         return found
-    from mixts.engines._workers import in_threads  # not needed for decisions
-
-    start = mean[:0] if start is None else start
-
-    def work(first: int, last: int) -> None:
-        given, *part = (x[first:last] for x in (wanted, start, *found))
-        _program.core.logistic_moments(
-            design.compiled, *tasks.part(first, last), TOLERANCE, most_points, given, *part
-        )
-
-    in_threads(work, n, _BLOCK_TASKS)
-    return found
-
-
-def _set_moments(
-    design: Design, tasks: ClickTasks, most_points: int, wanted: Bool[Array, "n L"], found: Moments
-) -> None:
-    """Set what ``posterior_moments`` returns, by the plain program."""
     posterior = PointPosterior(design, max(most_points, CHUNK))
-    for i in range(len(wanted)):
+    for i in range(n):
         own = tasks.part(i, i + 1)
         table = own.rows, own.trials, own.successes
         posterior.find_modes(*table, wanted[i])
@@ -738,10 +735,11 @@ def _set_moments(
                 posterior.log_evidence[s],
                 posterior.error[s],
             )
-            if not len(found.mean):
+            if not moments:
                 continue
             if most_points:
                 posterior.parameter_moments(s, found.mean[i, s], found.covariance[i, s])
             else:
                 found.mean[i, s] = posterior.location[s]
                 found.covariance[i, s] = posterior.direction[s] @ posterior.direction[s].T
+    return found

@@ -7,17 +7,16 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mixts import _checks, _program
+from mixts import _checks
 from mixts._typing import Array, ArrayLike, Float
 from mixts.errors import ActionError, MixtsError, StatisticsError
-from mixts.families._core_linear_bernoulli import CoreLinearBernoulliPosterior
 from mixts.families._linear_bernoulli_posterior import (
-    KEPT_POINTS,
     LinearBernoulliPosterior,
     click_tasks,
     logistic,
+    task_bytes,
 )
-from mixts.families._logistic import MOST_POINTS, Design, fixed_points, posterior_moments
+from mixts.families._logistic import Design, fixed_points, posterior_moments
 from mixts.families.base import Posterior
 from mixts.families.coefficients import CoefficientFamily, CovarianceType
 from mixts.families.linear_bernoulli_statistics import (
@@ -133,8 +132,7 @@ class LinearBernoulli(CoefficientFamily):
     @property
     def task_bytes(self) -> int:
         """Memory for the posterior of one task, in bytes."""
-        d, n_points = self.n_features, MOST_POINTS if _program.core is None else KEPT_POINTS
-        return 8 * self.n_components * (n_points + d * d + 5 * d + 5)
+        return task_bytes(self.n_components, self.n_features)
 
     @cached_property
     def design(self) -> Design:
@@ -218,14 +216,6 @@ class LinearBernoulli(CoefficientFamily):
         moments = posterior.action_moments(np.arange(len(statistics)), actions, every=True)
         mean, variance = np.swapaxes(moments[:2], 2, 3)
         return mean, variance
-
-    def posterior(
-        self, statistics: Statistics, log_weights: Float[Array, " L"], *, allow_dormant: bool = True
-    ) -> LinearBernoulliPosterior:
-        self.check_statistics(statistics)
-        assert isinstance(statistics, LinearBernoulliStatistics)
-        kind = LinearBernoulliPosterior if _program.core is None else CoreLinearBernoulliPosterior
-        return kind(self, statistics, log_weights, allow_dormant=allow_dormant)
 
     # -- acting and simulating ------------------------------------------------------------------
 

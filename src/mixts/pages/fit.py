@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from mixts._version import __version__
 from mixts.agents import policy_named
 from mixts.diagnostics import PolicyComparison, advise
 from mixts.families.noise import shown
-from mixts.learning import PriorCheck, Selection
+from mixts.learning import PriorCheck
 from mixts.learning.measures import RateCalibration
 from mixts.logs.files import LogTable
 from mixts.logs.fitted import Fit
@@ -26,7 +25,8 @@ from mixts.pages.formats import literal, percent, plural, signed
 from mixts.pages.kinds import MOST_ITEMS, Kind, kinds_of
 from mixts.pages.page import write_report
 from mixts.pages.policies import policy_answer, policy_verdict
-from mixts.plots import plot, save_figure
+from mixts.plots import plot
+from mixts.plots.style import svg_of
 
 _MOST_TASKS = 5
 """Largest number of surprising tasks in the table."""
@@ -246,7 +246,7 @@ def _selection_section(fit: Fit) -> Section | None:
         for candidate, mean in zip(selection.candidates, selection.mean, strict=True)
     )
     alt = f"Held-out log evidence per task by the number of kinds: {values}"
-    figure = Figure(_svg(selection), alt, f"{caption}.")
+    figure = Figure(svg_of(plot(selection)), alt, f"{caption}.")
     return Section("selection", "How many kinds", "", (text,), (figure,), (table,))
 
 
@@ -261,7 +261,7 @@ def _check_section(fit: Fit) -> Section | None:
     if surprising:
         tables.append(_surprise_table(fit, check, surprising))
     figure = Figure(
-        _svg(check), " ".join(check.findings),
+        svg_of(plot(check)), " ".join(check.findings),
         "Evidence beside other priors; calibration of predictions; "
         + ("click rates beside predicted rates; " if check.rates is not None else "")
         + "surprising tasks; number of tasks of each kind beside the number expected from its "
@@ -396,9 +396,3 @@ def _settings(fit: Fit) -> Mapping[str, str]:
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "mixts": __version__}
     return found | {name: metadata.version(name) for name in ("numpy", "scipy", "pyarrow")}
-
-
-def _svg(result: Selection | PriorCheck) -> bytes:
-    with TemporaryDirectory() as folder:
-        svg, _ = save_figure(plot(result), Path(folder) / "figure")
-        return svg.read_bytes()

@@ -225,11 +225,22 @@ def dress(ax: Any) -> None:
         label.set(size=FONT, color=INK)
 
 
-def save_figure(figure: Any, path: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """Write a figure to ``path``.svg and ``path``.png, atomically.
+def svg_of(figure: Any) -> bytes:
+    """Return a figure as SVG; the same figure gives the same bytes.
 
-    Text is drawn as shapes, so that it looks the same everywhere. The same figure gives the same
-    bytes: files have no dates, and ids inside the SVG depend only on the drawing.
+    Text is drawn as shapes, so that it looks the same everywhere. There is no date, and ids depend
+    only on the drawing.
+    """
+    import matplotlib
+
+    stream = io.BytesIO()
+    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "mixts"}):
+        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+    return stream.getvalue()
+
+
+def save_figure(figure: Any, path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Write a figure to ``path``.svg and ``path``.png, atomically and without dates.
 
     Parameters
     ----------
@@ -242,13 +253,10 @@ def save_figure(figure: Any, path: str | os.PathLike[str]) -> tuple[Path, Path]:
     -------
     The paths of the SVG and of the PNG.
     """
-    import matplotlib
-
     base = Path(path)
     svg, png = base.with_name(f"{base.name}.svg"), base.with_name(f"{base.name}.png")
-    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "mixts"}):
-        with replacing(svg) as part:
-            figure.savefig(part, format="svg", metadata={"Date": None, "Creator": None})
-        with replacing(png) as part:
-            figure.savefig(part, format="png", dpi=PNG_DPI, metadata={"Software": None})
+    with replacing(svg) as part:
+        part.write_bytes(svg_of(figure))
+    with replacing(png) as part:
+        figure.savefig(part, format="png", dpi=PNG_DPI, metadata={"Software": None})
     return svg, png

@@ -219,15 +219,15 @@ def test_mdp_widths_and_returns() -> None:
 
 
 def test_the_mean_value_is_over_posterior_mdps_not_of_the_mean_mdp() -> None:
-    """Brute force: 20,000 MDPs from other samplers, valued forward instead of backward."""
+    """Brute force: 5,000 MDPs from other samplers, valued forward instead of backward."""
     family = tabular()[0].family
     assert isinstance(family, TabularMDP)
-    sets = followed("tabular", n_samples=20_000)
+    sets = followed("tabular", n_samples=5_000)
     rng, ours, naive = np.random.default_rng(3), [], []
     for row in play("tabular"):
         reward, transition = counts_after(family, row)
-        values = value_of(*draws(rng, reward, transition, 20_000), family.initial, row.chosen)
-        error = math.hypot(values.std() / math.sqrt(20_000), sets.error[row.run, row.t])
+        values = value_of(*draws(rng, reward, transition, 5_000), family.initial, row.chosen)
+        error = math.hypot(values.std() / math.sqrt(5_000), sets.error[row.run, row.t])
         mean = sets.excess[row.run, row.t] + row.feedback[2].sum()
         ours.append((mean - values.mean()) / error)
         of_mean = value_of(

@@ -10,7 +10,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
 class Connection(HttpToolsProtocol):
-    """A connection of uvicorn that ignores offers of other protocols, and trailers."""
+    """A connection of uvicorn that ignores offers of other protocols, and trailers.
+
+    It refuses CONNECT, and versions other than HTTP/1.0 and HTTP/1.1.
+    """
 
     _is_in_head = False
 
@@ -27,8 +30,8 @@ class Connection(HttpToolsProtocol):
     def _head_without_offer(self) -> bytes:
         """Return the head of a request without its offer to speak another protocol.
 
-        Java's HttpClient and ``curl --http2`` offer HTTP/2. The parser takes what follows for that
-        protocol, so another one reads the request again.
+        Java's HttpClient and ``curl --http2`` offer HTTP/2. The parser would leave the rest to that
+        protocol, so a new parser reads the request again without the offer.
         """
         version = self.parser.get_http_version().encode()
         lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version)]

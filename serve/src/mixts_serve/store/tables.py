@@ -172,7 +172,8 @@ class Table:
         """Return the statements that create the table and its indices."""
         numbered = isinstance(self.key, str)
         columns = [f"{self.key} {dialect.number}"] if numbered else []
-        for name, (kind, nullable) in self.types.items():
+        for name in self.columns:
+            kind, nullable = self.types[name]
             null = "" if nullable else " NOT NULL"
             columns.append(f"{name} {dialect.types[kind]}{null} {self.rules.get(name, '')}".strip())
         if numbered and dialect.checksum is not None:
