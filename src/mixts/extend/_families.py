@@ -311,7 +311,7 @@ def averages_teach_like_their_rewards(problem: FamilyProblem) -> None:
 
 
 def averages_are_drawn_like_rewards(problem: FamilyProblem) -> None:
-    """``draw_averages`` has the moments of averages; ``reward_entropy`` those of one reward."""
+    """``draw_averages`` has the moments of averages; ``reward_entropy`` fits those of a reward."""
     prior, n, rng = problem.prior, 3, np.random.default_rng(15)
     one = next(iter(arm_distributions(problem)), None)
     if not isinstance(one, Marginal):
@@ -319,6 +319,7 @@ def averages_are_drawn_like_rewards(problem: FamilyProblem) -> None:
     name, (n_components, n_arms) = type(one).__name__, one.mean().shape
     mean, variance = one.mean(), one.variance()
     entropy = one.reward_entropy(mean, variance)
+    statistics: Any = prior.family.empty_statistics(1)
     for s in range(n_components):
         theta = prior.family.draw(rng, np.full(N_DRAWS, s))
         drawn = one.draw_averages(rng, theta, np.full(theta.shape, n)) - theta
@@ -333,7 +334,7 @@ def averages_are_drawn_like_rewards(problem: FamilyProblem) -> None:
         _with_expectation(drawn, 0.0, f"{name}.draw_averages: gaps to the means")
         _with_expectation(squares, 0.0, f"{name}.draw_averages: squares of the gaps")
         what = f"{name}.reward_entropy of component {s}"
-        if np.isin(rewards, (0, 1)).all():
+        if not statistics.accepts(np.array([0.5, 2.0])).any():  # rewards are 0 and 1
             expected = scipy.special.entr(mean[s]) + scipy.special.entr(1 - mean[s])
             same_numbers(entropy[s], expected, what, ROUNDING)
         else:  # that of a normal variable with the variance of a reward
