@@ -751,7 +751,8 @@ class MixturePrior:
         kind = FAMILIES.get(str(header.get("family")))
         if kind is None:
             raise FormatError(
-                f"{source}: unknown family {header.get('family')!r}; known: {sorted(FAMILIES)}"
+                f"{source}: unknown family {header.get('family')!r}; known: {sorted(FAMILIES)}. "
+                "Import the module that defines it first"
             )
         try:
             one = {k.removeprefix(_ARM_PRIOR): v for k, v in arrays.items() if _of_arm_prior(k)}

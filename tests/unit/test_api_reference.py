@@ -11,7 +11,7 @@ import pytest
 import mixts
 import mixts.diagnostics
 import mixts.extend
-from mixts.extend import contracts
+from mixts.extend import contracts, models
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "api").glob("*.rst"))
 ENTRY = re.compile(r"(?:   |\.\. data:: )(?P<name>[\w.]+)")
@@ -36,7 +36,9 @@ def test_every_public_name_is_in_the_reference(name: str) -> None:
     assert {name, f"bounds.{name}"} & listed, f"add {name} to a page of docs/api"
 
 
-@pytest.mark.parametrize("module", [mixts_paper.bounds, mixts.diagnostics, mixts.extend, contracts])
+@pytest.mark.parametrize(
+    "module", [mixts_paper.bounds, mixts.diagnostics, mixts.extend, contracts, models]
+)
 def test_every_name_of_these_modules_is_in_the_reference(module) -> None:
     prefix = module.__name__.removeprefix("mixts.")
     missing = {f"{prefix}.{name}" for name in module.__all__} - reference(*PAGES)

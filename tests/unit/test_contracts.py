@@ -36,6 +36,33 @@ class Forgetful(mixts.BernoulliArms):
         return 0.1 * np.atleast_1d(statistics.n_observations > 3)
 
 
+class Generous(mixts.BernoulliArms):
+    """Every reward is more likely than it is, under all components alike."""
+
+    kind = "generous-arms"
+
+    def relative_evidence(self, statistics: Any) -> Any:
+        return super().relative_evidence(statistics) + 0.1 * statistics.pulls.sum(axis=1)[:, None]
+
+
+class Constant(mixts.BernoulliArms):
+    """The same, in the constant."""
+
+    kind = "constant-arms"
+
+    def evidence_constant(self, statistics: Any) -> Any:
+        return 0.1 * statistics.pulls.sum(axis=1)
+
+
+class Dense(mixts.GaussianArms):
+    """The same, of a density."""
+
+    kind = "dense-arms"
+
+    def evidence_constant(self, statistics: Any) -> Any:
+        return super().evidence_constant(statistics) + 0.1 * statistics.pulls.sum(axis=1)
+
+
 class Writable(mixts.BernoulliArms):
     """Parameters can be changed by accident."""
 
@@ -82,7 +109,14 @@ def arms_of(**wrong: Any) -> Any:
     return Wrong
 
 
+def halved(marginal: Any, average: Any, n: Any) -> Any:
+    after, log_evidence = BetaMarginal.observe(marginal, average, n)
+    return after, 0.5 * log_evidence
+
+
 AGREE = "distributions_of_means_agree"
+TEACH = "averages_teach_like_their_rewards"
+DRAWN = "averages_are_drawn_like_rewards"
 SHAPES = "arrays_have_the_expected_shapes"
 WRONG_METHODS: dict[str, tuple[Any, str, str]] = {
     "variance": (lambda m: BetaMarginal.variance(m) * 1.01, AGREE, "variance differs"),
@@ -90,6 +124,24 @@ WRONG_METHODS: dict[str, tuple[Any, str, str]] = {
     "quantile": (lambda m, p: BetaMarginal.quantile(m, p**1.1), AGREE, "differs from the integral"),
     "cdf": (lambda m, x: 1 - BetaMarginal.cdf(m, x), AGREE, "cdf(quantile("),
     "reward_entropy": (lambda m, mean, variance: np.nan * mean, AGREE, "reward_entropy returned"),
+    "form": (mixts.extend.LOG_GAMMA, "the_form_fits_the_draws", "Wrong.form"),
+    "observe": (
+        lambda m, average, n: BetaMarginal.observe(m, 0 * average + 0.5, n),
+        TEACH,
+        "Wrong.observe: mean after 4 rewards",
+    ),
+    "observe (evidence)": (halved, TEACH, "Wrong.observe: log evidence"),
+    "draw_averages": (
+        lambda m, rng, means, n: 2 * BetaMarginal.draw_averages(m, rng, means, n),
+        DRAWN,
+        "Wrong.draw_averages: gaps to the means",
+    ),
+    "draw_averages (noise)": (
+        lambda m, rng, means, n: means,
+        DRAWN,
+        "Wrong.draw_averages: squares of the gaps",
+    ),
+    "reward_entropy (value)": (lambda m, mean, variance: -mean, DRAWN, "Wrong.reward_entropy"),
     "sample": (
         lambda m, rng: BetaMarginal.sample(m, rng).T,
         SHAPES,
@@ -102,6 +154,20 @@ class Unseeded(mixts.MixTS):
     def act(self, *arguments: Any, **options: Any) -> Any:
         self._rng = np.random.default_rng()
         return super().act(*arguments, **options)
+
+
+class Fixed(mixts.MixTS):
+    """The seed is always 0."""
+
+    def __init__(self, prior: Any, n_tasks: Any = None, seed: Any = None) -> None:
+        super().__init__(prior, n_tasks, 0)
+
+
+class Short(mixts.Greedy):
+    """An argument has a name of its own, which files do not know."""
+
+    def __init__(self, prior: Any, n: Any = None, seed: Any = None) -> None:
+        super().__init__(prior, n, seed)
 
 
 class Restless(mixts.MixTS):
@@ -156,6 +222,8 @@ def broken(rules: Any, problem: Any) -> set[str]:
     [
         (Biased, "beliefs_are_right_on_average"),
         (Forgetful, "evidence_is_a_sum_of_predictions"),
+        (Generous, "evidence_of_one_reward_is_its_probability"),
+        (Constant, "evidence_of_one_reward_is_its_probability"),
         (Writable, "parameters_cannot_be_written_to"),
         (Careless, "a_refused_update_changes_no_belief"),
         (Unmatched, "one_component_keeps_the_moments"),
@@ -166,6 +234,18 @@ def test_a_family_that_breaks_a_rule_is_noticed(family: Any, rule: str) -> None:
     assert rule in broken(contracts.FAMILY_RULES, contracts.FamilyProblem(prior))
     with pytest.raises(AssertionError, match=r'the rule ".* .*" is broken'):
         contracts.check_family(prior)
+
+
+def test_a_density_that_is_too_large_is_noticed() -> None:
+    prior = mixts.MixturePrior(Dense([[0.0, 1.0], [1.0, 0.0]], [[0.5, 1.0], [1.0, 0.5]], 0.5))
+    with pytest.raises(AssertionError, match=r"log_evidence of one reward .* adds up to 1\.08"):
+        contracts.check_family(prior)
+
+
+def test_an_agent_without_the_names_of_files_is_told() -> None:
+    message = r"Short.__init__ needs arguments named prior, n_tasks and seed"
+    with pytest.raises(AssertionError, match=message):
+        contracts.check_agent(lambda n_tasks, seed: Short(PRIOR, n_tasks, seed), PRIOR)
 
 
 def test_an_arm_that_is_not_checked_is_named() -> None:
@@ -183,7 +263,7 @@ def test_a_wrong_shape_of_probabilities_is_named() -> None:
 @pytest.mark.parametrize("method", WRONG_METHODS)
 def test_a_wrong_distribution_of_means_is_noticed(method: str) -> None:
     wrong, rule, message = WRONG_METHODS[method]
-    prior = mixts.MixturePrior(arms_of(**{method: wrong})(ALPHA, 10 - ALPHA))
+    prior = mixts.MixturePrior(arms_of(**{method.split()[0]: wrong})(ALPHA, 10 - ALPHA))
     check = next(each for each in contracts.FAMILY_RULES if each.__name__ == rule)
     with pytest.raises(AssertionError, match=re.escape(message)):
         check(contracts.FamilyProblem(prior))
@@ -195,6 +275,8 @@ def test_a_wrong_distribution_of_means_is_noticed(method: str) -> None:
     ("agent", "rule"),
     [
         (Unseeded, "the_same_seed_makes_the_same_decisions"),
+        (Fixed, "other_seeds_make_other_decisions"),
+        (Short, "a_loaded_agent_continues"),
         (Restless, "only_feedback_teaches"),
         (Liar, "decisions_follow_the_probabilities"),
         (Unmasked, "masked_actions_are_never_taken"),

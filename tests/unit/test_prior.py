@@ -297,6 +297,15 @@ def test_everything_in_a_file_is_checked_again(name: str, tmp_path: Path) -> Non
         mixts.MixturePrior.load(path)
 
 
+def test_a_family_that_is_not_imported_is_told_to_be(tmp_path: Path) -> None:
+    path, message = tmp_path / "prior.json", "Import the module that defines it first"
+    path.write_text(json.dumps(DAMAGED["unknown family"]))
+    with pytest.raises(errors.FormatError, match=message):
+        mixts.MixturePrior.load(path)
+    with pytest.raises(errors.FormatError, match=message):
+        mixts.Statistics.from_bundle({"statistics": "quantum-arms"}, {}, "a file")
+
+
 # -- kinds ----------------------------------------------------------------------------------------
 
 

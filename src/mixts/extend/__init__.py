@@ -4,7 +4,8 @@ A family derives from :class:`Family`, or from :class:`ArmFamily` if its arms ar
 data and beliefs from :class:`Statistics`, :class:`Posterior` and :class:`Marginal`. An agent
 derives from :class:`BeliefAgent`, or from :class:`Agent`. ``checks``, ``files`` and ``random`` are
 the modules by which the library itself checks arguments, writes files and makes generators.
-:mod:`mixts.extend.contracts` runs the contracts of families and agents on a class of your own.
+:mod:`mixts.extend.contracts` runs the contracts of families and agents on a class of your own;
+:mod:`mixts.extend.models` has the base classes by which a prior of your own family is learned.
 """
 
 from mixts import _checks as checks

@@ -6,6 +6,7 @@ import copy
 import pickle
 import tempfile
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from mixts.extend._comparisons import (
     same_numbers,
 )
 from mixts.extend._families import FamilyProblem, History
-from mixts.families import Trajectory
+from mixts.families import ArmFamily, Trajectory
 from mixts.prior import MixturePrior
 
 NUMBERS_OF_TASKS = (None, 1, 3)
@@ -108,8 +109,15 @@ class AgentProblem:
         return offered[np.arange(len(chosen)), chosen]
 
     def rewards(self, rng: np.random.Generator, chosen: Any) -> Any:
-        """Return rewards that most families and every agent accept: 0 and 1."""
-        draws = (rng.random(np.shape(chosen)) < 0.6).astype(float)
+        """Return rewards of 0 and 1, which every agent accepts, or the family's if it does not."""
+        family: Any = self.family.prior.family
+        shape = np.shape(chosen)
+        draws: Any = (rng.random(shape) < 0.6).astype(float)
+        if isinstance(family, ArmFamily):
+            statistics: Any = family.empty_statistics(1)
+            if not statistics.accepts(np.array([0.0, 1.0])).all():
+                _, theta = self.family.prior.draw(rng, draws.size)
+                draws = self.family.outcomes(rng, theta, np.ravel(chosen)).reshape(shape)
         return float(draws) if draws.ndim == 0 else draws
 
     def feedback(self, rng: np.random.Generator, offered: Any, chosen: Any) -> History:
@@ -215,6 +223,20 @@ def the_same_seed_makes_the_same_decisions(problem: AgentProblem) -> None:
     same_numbers(runs[2], runs[3], "an integer and numpy's")
 
 
+def other_seeds_make_other_decisions(problem: AgentProblem) -> None:
+    """Two seeds give decisions that differ, unless equal ones are likely."""
+    if problem.family.mdp:
+        return
+    n, found = 100, []
+    offered = problem.offer(np.random.default_rng(0), n)
+    for seed in (5, 6):
+        agent = problem.build(n, seed)
+        law, _ = agent.action_probabilities(offered)
+        found.append(agent.act(offered))
+    if np.prod((law**2).sum(axis=1)) < 1e-9:  # the probability that two agents decide alike
+        assert (found[0] != found[1]).any(), f"act of {type(agent).__name__} ignores the seed"
+
+
 def feedback_of_some_tasks_leaves_the_others_alone(problem: AgentProblem) -> None:
     """Tasks learn from their own outcomes only."""
     agent, rng = problem.build(4), np.random.default_rng(3)
@@ -250,10 +272,10 @@ def outcomes_come_in_any_batches(problem: AgentProblem) -> None:
 def spoiled_rounds(taken: Any, good: Any) -> list[History]:
     """Return actions and outcomes of three tasks with something wrong, at the end or in shape."""
     return [
-        (taken, [1.0, 0.0, np.nan]),
-        (taken, [1.0, 0.0, np.inf]),
-        (taken, [1.0, 0.0, "one"]),
-        (taken, [1.0, [0.0, 1.0], 1.0]),
+        (taken, [*good[:2], np.nan]),
+        (taken, [*good[:2], np.inf]),
+        (taken, [*good[:2], "one"]),
+        (taken, [good[0], good[:2], good[2]]),
         (taken, good[:2]),
         (taken[:2], good),
         ("abc", good),
@@ -316,6 +338,13 @@ def a_refused_update_changes_nothing(problem: AgentProblem) -> None:
 
 def a_loaded_agent_continues(problem: AgentProblem) -> None:
     """With the same decisions, in the middle of a round too: a decision waits for its outcome."""
+    kind = type(problem.build(None))
+    if issubclass(kind, BeliefAgent):
+        try:
+            signature(kind).bind_partial(prior=None, n_tasks=None, seed=None)
+        except TypeError as error:
+            what = "needs arguments named prior, n_tasks and seed, which files restore by name"
+            raise AssertionError(f"{kind.__name__}.__init__ {what}: {error}") from error
     with tempfile.TemporaryDirectory() as folder:
         for n_tasks, suffix in ((None, "json"), (1, "agent"), (3, "json"), (3, "agent")):
             _continue_from(problem, n_tasks, Path(folder, f"saved.{suffix}"))
@@ -423,6 +452,7 @@ AGENT_RULES: tuple[Callable[[AgentProblem], None], ...] = (
     every_task_gets_a_decision,
     only_feedback_teaches,
     the_same_seed_makes_the_same_decisions,
+    other_seeds_make_other_decisions,
     feedback_of_some_tasks_leaves_the_others_alone,
     outcomes_come_in_any_batches,
     a_refused_update_changes_nothing,

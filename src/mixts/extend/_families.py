@@ -22,7 +22,9 @@ from mixts.extend._comparisons import (
     same_numbers,
 )
 from mixts.families import ArmFamily, Statistics, Trajectory
-from mixts.families.marginals import Marginal
+from mixts.families.choice import best_rows
+from mixts.families.marginals import LOG_2PI_E, Marginal
+from mixts.families.rewards import IndependentRewards
 from mixts.planning import MDP
 from mixts.prior import MixturePrior
 
@@ -118,12 +120,19 @@ class FamilyProblem:
         actions: Any
         if self.linear:
             actions = rng.normal(size=(n, family.n_features))
-            means, chosen = family.mean_rewards(theta[0], actions), np.arange(n)
         else:
-            actions = chosen = rng.integers(family.n_arms, size=n)
-            means = theta[0, actions]
-        parameters = family.reward_parameters(np.repeat(theta, n, axis=0), chosen, means)
-        return actions, family.outcomes(rng, parameters)
+            actions = rng.integers(family.n_arms, size=n)
+        return actions, self.outcomes(rng, np.repeat(theta, n, axis=0), actions)
+
+    def outcomes(self, rng: np.random.Generator, theta: Any, actions: Any) -> Any:
+        """Draw the reward of each action (n,) or (n, d) given the parameters of its task (n, p)."""
+        family: Any = self.prior.family
+        if self.linear:
+            chosen = np.arange(len(theta))
+            means = family.mean_rewards(theta, actions[:, None])[:, 0]
+        else:
+            chosen, means = actions, theta[np.arange(len(theta)), actions]
+        return family.outcomes(rng, family.reward_parameters(theta, chosen, means))
 
     def belief(self, seed: int, n: int) -> Belief:
         """Return the belief about one task after n rounds."""
@@ -184,6 +193,14 @@ def _with_expectation(draws: Any, expectation: Any, what: str) -> None:
     error = np.std(draws, axis=0) / np.sqrt(len(draws))
     gap = np.abs(np.mean(draws, axis=0) - expectation)
     most = float(np.max(gap - N_ERRORS * error))
+    assert most <= ROUNDING, f"{what}: {most:.3g} beyond {N_ERRORS:g} standard errors"
+
+
+def _a_share(found: Any, expectation: Any, n: int, what: str) -> None:
+    """Assert that a share of n draws is near its probability, by Bernstein's inequality."""
+    spread = np.sqrt(np.clip(expectation * (1 - expectation), 0, None) / n)
+    gap = np.abs(found - expectation) - N_ERRORS * spread - N_ERRORS**2 / (3 * n)
+    most = float(np.max(gap))
     assert most <= ROUNDING, f"{what}: {most:.3g} beyond {N_ERRORS:g} standard errors"
 
 
@@ -253,6 +270,78 @@ def distributions_of_means_agree(problem: FamilyProblem) -> None:
         assert np.isfinite(entropy).all(), f"{name}.reward_entropy returned {entropy}"
 
 
+def the_form_fits_the_draws(problem: FamilyProblem) -> None:
+    """P(arm is best), which is computed by ``form``, is its share of draws of the arms' means."""
+    for one in arm_distributions(problem):
+        if not isinstance(one, Marginal):
+            continue
+        n_components, n_arms = one.mean().shape
+        mask, rng = np.ones((n_components, n_arms), bool), np.random.default_rng(13)
+        rewards = IndependentRewards(np.ones((n_components, 1)), one.expand(1))
+        best, _ = rewards.best(rng, mask, 1)
+        wins = sum(
+            np.eye(n_arms)[best_rows(rng, one.sample_mapped(rng), None)] for _ in range(N_DRAWS)
+        )
+        what = f"{type(one).__name__}.form: share of draws in which an arm is the best"
+        _a_share(wins / N_DRAWS, best, N_DRAWS, what)
+
+
+def averages_teach_like_their_rewards(problem: FamilyProblem) -> None:
+    """``observe`` learns from an average what the family learns from its rewards."""
+    family, n = problem.prior.family, 4
+    one = next(iter(arm_distributions(problem)), None)
+    if not isinstance(one, Marginal):
+        return
+    name, shape, rng = type(one).__name__, one.mean().shape, np.random.default_rng(14)
+    arms = np.repeat(np.arange(shape[1]), n)
+    theta = np.repeat(problem.prior.draw(rng, 1)[1], len(arms), axis=0)
+    rewards = problem.outcomes(rng, theta, arms)
+    belief, latent = problem.prior.belief(), np.arange(shape[0])
+    belief.update(arms, rewards)
+    average = np.broadcast_to(rewards.reshape(-1, n).mean(axis=1), shape)
+    found, evidence = one.observe(average, np.full(shape, n))
+    expected = family.as_arms.marginals(belief.statistics, np.zeros_like(latent), latent)
+    same, _ = one.observe(average, np.zeros(shape, int))
+    for after, law, what in ((found, expected, f"{n} rewards"), (same, one, "no rewards")):
+        for moment in ("mean", "variance"):
+            numbers = getattr(after, moment)(), getattr(law, moment)()
+            same_numbers(*numbers, f"{name}.observe: {moment} after {what}", 1e-8)
+    gaps = evidence.sum(axis=1) - belief.log_evidence
+    same_numbers(gaps - gaps[0], np.zeros(shape[0]), f"{name}.observe: log evidence", 1e-8)
+
+
+def averages_are_drawn_like_rewards(problem: FamilyProblem) -> None:
+    """``draw_averages`` has the moments of averages; ``reward_entropy`` fits those of a reward."""
+    prior, n, rng = problem.prior, 3, np.random.default_rng(15)
+    one = next(iter(arm_distributions(problem)), None)
+    if not isinstance(one, Marginal):
+        return
+    name, (n_components, n_arms) = type(one).__name__, one.mean().shape
+    mean, variance = one.mean(), one.variance()
+    entropy = one.reward_entropy(mean, variance)
+    statistics: Any = prior.family.empty_statistics(1)
+    for s in range(n_components):
+        theta = prior.family.draw(rng, np.full(N_DRAWS, s))
+        drawn = one.draw_averages(rng, theta, np.full(theta.shape, n)) - theta
+        rewards = np.stack(
+            [
+                problem.outcomes(rng, np.repeat(theta, n, axis=0), np.full(n * N_DRAWS, arm))
+                for arm in range(n_arms)
+            ],
+            axis=1,
+        )
+        squares = drawn**2 - (rewards.reshape(-1, n, n_arms).mean(axis=1) - theta) ** 2
+        _with_expectation(drawn, 0.0, f"{name}.draw_averages: gaps to the means")
+        _with_expectation(squares, 0.0, f"{name}.draw_averages: squares of the gaps")
+        what = f"{name}.reward_entropy of component {s}"
+        if not statistics.accepts(np.array([0.5, 2.0])).any():  # rewards are 0 and 1
+            expected = scipy.special.entr(mean[s]) + scipy.special.entr(1 - mean[s])
+            same_numbers(entropy[s], expected, what, ROUNDING)
+        else:  # that of a normal variable with the variance of a reward
+            expected = np.exp(2 * entropy[s] - LOG_2PI_E)
+            _with_expectation((rewards[::n] - mean[s]) ** 2, expected, f"{what}: variance")
+
+
 def one_component_keeps_the_moments(problem: FamilyProblem) -> None:
     """``collapse`` keeps the means and variances of the mixture's mean rewards."""
     family: Any = problem.prior.family
@@ -308,6 +397,51 @@ def evidence_is_a_sum_of_predictions(problem: FamilyProblem) -> None:
         same_numbers(
             getattr(last, name), getattr(whole, name), f"posterior as a prior: {name}", 1e-8
         )
+
+
+def evidence_of_one_reward_is_its_probability(problem: FamilyProblem) -> None:
+    """The evidence of one reward, over a range of rewards, adds up to the share of draws there."""
+    if problem.mdp:
+        return
+    family: Any = problem.prior.family
+    rng, action = np.random.default_rng(22), problem.actions[0] if problem.linear else 0
+    for s in range(problem.prior.n_components):
+        draws = []
+        for _ in range(2):
+            theta = family.draw(rng, np.full(N_DRAWS, s))
+            actions = np.full((N_DRAWS, *np.shape(action)), action)
+            draws.append(problem.outcomes(rng, theta, actions))
+        points, sizes, inside = _range_of(*draws)
+        belief: Any = problem.prior.belief(len(points))
+        belief.update(
+            np.full((len(points), *np.shape(action)), action), points, np.arange(len(points))
+        )
+        total = float(np.exp(belief.log_evidence[:, s]) @ sizes)
+        what = f"log_evidence of one reward of component {s} adds up to {total:.4f}"
+        _a_share(total, inside, N_DRAWS, what)
+
+
+def _range_of(draws: Any, others: Any) -> tuple[Any, Any, float]:
+    """Return points of a range of rewards, their sizes in a sum, and the share of others in it.
+
+    Rewards that come repeatedly have a probability, and others a density.
+    """
+    values, counts = np.unique(draws, return_counts=True)
+    points, rest = values[counts > 1], values[counts == 1]
+    if (values == np.floor(values)).all():
+        low, high = np.quantile(draws, [0.01, 0.99], method="nearest")
+        points, rest = np.arange(low, min(high, low + N_DRAWS) + 1), rest[:0]
+    if len(rest) < len(draws) / 10:
+        return points, np.ones(len(points)), float(np.isin(others, points).mean())
+    edges = np.quantile(rest, np.linspace(0.01, 0.99, 99))
+    nodes, sizes = np.polynomial.legendre.leggauss(5)
+    half = np.diff(edges)[:, None] / 2
+    inside = np.isin(others, points) | ((others >= edges[0]) & (others <= edges[-1]))
+    return (
+        np.append(points, edges[:-1, None] + half * (1 + nodes)),
+        np.append(np.ones(len(points)), half * sizes),
+        float(inside.mean()),
+    )
 
 
 def beliefs_are_right_on_average(problem: FamilyProblem) -> None:
@@ -485,9 +619,13 @@ FAMILY_RULES: tuple[Callable[[FamilyProblem], None], ...] = (
     batches_do_not_matter,
     no_history_is_the_prior,
     evidence_is_a_sum_of_predictions,
+    evidence_of_one_reward_is_its_probability,
     beliefs_are_right_on_average,
     draws_have_the_moments,
     distributions_of_means_agree,
+    the_form_fits_the_draws,
+    averages_teach_like_their_rewards,
+    averages_are_drawn_like_rewards,
     one_component_keeps_the_moments,
     statistics_are_a_monoid,
     merging_is_conditioning_on_both,

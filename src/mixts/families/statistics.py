@@ -482,7 +482,7 @@ class Statistics(ABC):
         if found is None:
             raise FormatError(
                 f"{source}: unknown statistics {header.get('statistics')!r}; "
-                f"known: {sorted(STATISTICS)}"
+                f"known: {sorted(STATISTICS)}. Import the module that defines it first"
             )
         try:
             limits: dict[str, Any] = dict(header.get("limits", {}))

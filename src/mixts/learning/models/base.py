@@ -196,7 +196,7 @@ def _model_type(statistics: Statistics, noise: Noise | None) -> type[Model]:
         raise ParameterError(
             f"no prior can be learned from {statistics!r}: their family has no model of learning. "
             "Make the prior from parameters that you know, or write a model "
-            "(mixts.learning.models), as docs/how-to/add-a-family.md says"
+            "(mixts.extend.models), as docs/how-to/add-a-family.md says"
         )
     return kind
 
