@@ -24,9 +24,9 @@ def _load() -> Any:
     except ImportError as error:
         if multiprocessing.parent_process() is None:  # warn once, not in every worker
             logging.getLogger("mixts").warning(
-                "mixts runs without its compiled core: results are the same, decisions are slower. "
-                "To get the core, install a C++ compiler and install mixts again; MIXTS_PLAIN=1 "
-                "says that the plain program is wanted (%s)",
+                "mixts runs without its compiled core: beliefs and probabilities are the same, "
+                "decisions are slower. To get the core, install a C++ compiler and install mixts "
+                "again; MIXTS_PLAIN=1 says that the plain program is wanted (%s)",
                 error,
             )
         return None
