@@ -55,7 +55,7 @@ REGIMES = (
     Regime("clicks at 30 %, control 5 %", 6_000, 0.05, 0.3, 10),
     Regime("clicks at 1 %, control 5 %", 20_000, 0.05, 0.01, 20),
     Regime("purchases at 5 %, lognormal (sigma 1), control 10 %", 15_000, 0.1, 0.05, 10, 1.0),
-    Regime("purchases at 5 %, lognormal (sigma 1.5), control 10 %", 20_000, 0.1, 0.05, 10, 1.5),
+    Regime("purchases at 5 %, lognormal (sigma 1.5), control 30 %", 20_000, 0.3, 0.05, 10, 1.5),
     Regime("clicks at 30 %, tasks go on", 4_000, 0.1, 0.3, 10, 0, 1, "long"),
     Regime("clicks at 1 %, the same tasks all the time", 3_000, 0.1, 0.01, 200, 0, 15, "fixed"),
     Regime("few tasks have most decisions, and go on", 8_000, 0.1, 0.3, 10, 0, 1, "long", True),

@@ -24,10 +24,11 @@ fifths wider than if it were tuned for them."""
 
 FEWEST_TASKS = 100
 """Tasks on each side before anything is said of a difference."""
-FEWEST_EFFECTIVE = 20.0
+FEWEST_EFFECTIVE = 10.0
 """Effective number of tasks on each side before anything is said: (sum e^2)^2 / sum e^4, in which
-few tasks with rare or huge rewards count as few. Found by simulation: with 5, heavy revenue
-excludes zero in 4 % of the streams without a difference, with 20 in fewer than 1 %."""
+few tasks with rare or huge rewards count as few. Each side is expected to have its share of the
+effective tasks of both: its own would miss the rare rewards that it happens to have none of, and
+would never be enough where one side earns nothing."""
 
 LIFTS = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005)
 """Lifts for which the number of tasks that tell them from none is estimated."""
@@ -141,12 +142,13 @@ def _mean(total: float, count: int, tasks: int, squares: float, fourths: float) 
 def _difference(control: Mean, treated: Mean, scale: float, tasks: tuple[int, int]) -> Difference:
     """Compare means; ``scale`` is the mean absolute reward, the unit of relative errors."""
     variance = control.variance + treated.variance
-    effective = min(control.effective, treated.effective)
+    fewest = min(tasks)
+    effective = (control.effective + treated.effective) * fewest / sum(tasks)
     if not (variance > 0 and scale > 0 and effective > 0):
         return Difference(control.value, treated.value)
     information = scale**2 / variance
     # Information and effective tasks grow in proportion to the number of tasks.
-    missing = max(FEWEST_EFFECTIVE / effective, FEWEST_TASKS / min(tasks))
+    missing = max(FEWEST_EFFECTIVE / effective, FEWEST_TASKS / fewest)
     target = next((lift for lift in LIFTS if information < needed_information(lift)), None)
     needed = None
     if target is not None:

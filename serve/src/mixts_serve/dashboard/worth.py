@@ -51,7 +51,12 @@ def words_of(found: Difference | None, *, optimised: bool = False) -> Words:
     if not found.direction:
         return Words(f"{below} to {above}{unit}", _UNKNOWN, needed, "")
     looks = {1: "up", -1: "down"}
-    return Words(f"{value}{unit}", f"{below} to {above}".replace("+", ""), "", looks[found.direction] * optimised)
+    return Words(
+        f"{value}{unit}",
+        f"{below} to {above}".replace("+", ""),
+        "",
+        looks[found.direction] * optimised,
+    )
 
 
 def _bounds(low: float, value: float, high: float) -> tuple[str, str, str]:
@@ -101,7 +106,7 @@ def tiles(worth: Worth) -> list[tuple[str, Words]]:
 
 def sides(found: Lift) -> list[tuple[str, Sums]]:
     """Return the sums of both sides with their names."""
-    return [("held back", found.control), ("decided by the service", found.treated)]
+    return [("Held back", found.control), ("Service", found.treated)]
 
 
 def report_page(worth: Worth | None, name: str, made: float) -> str:
