@@ -137,10 +137,9 @@ def sums(made: Any, earned: Any) -> Sums:
     of_tasks = earned - total / tasks
     of_decisions *= of_decisions
     of_tasks *= of_tasks
-    return Sums(
-        tasks, int(n), total, total, of_decisions.sum(), np.square(of_decisions).sum(),
-        of_tasks.sum(), np.square(of_tasks).sum(),
-    )  # fmt: skip
+    squares = (of_decisions.sum(), np.square(of_decisions).sum())
+    squares += (of_tasks.sum(), np.square(of_tasks).sum())
+    return Sums(tasks, int(n), float(total), float(total), *map(float, squares))
 
 
 class Missed(NamedTuple):

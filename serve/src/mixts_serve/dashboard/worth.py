@@ -67,7 +67,10 @@ def _bounds(low: float, value: float, high: float) -> tuple[str, str, str]:
     size = max(min((high - low) / 2, *(abs(x) for x in (low, high) if x)), 1e-9)
     digits = max(0, -math.floor(math.log10(size)))
     step = 10.0**-digits
-    ends = math.floor(low / step) * step, value, math.ceil(high / step) * step
+    # Rounded first: 10 must not become 10.1 because 10 / 0.1 is not quite 100.
+    ends = (
+        math.floor(round(low / step, 6)) * step, value, math.ceil(round(high / step, 6)) * step
+    )  # fmt: skip
     signs = [f"{x:+,.{digits}f}" if round(x, digits) else "0" for x in ends]
     below, middle, above = map(formats.signed, signs)
     return below, middle, above

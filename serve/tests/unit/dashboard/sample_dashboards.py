@@ -30,6 +30,7 @@ from mixts_serve.store.views import (
     Unrewarded,
     VersionEarnings,
 )
+from mixts_serve.worth import Worth
 from msgspec.structs import replace
 
 import mixts
@@ -198,6 +199,7 @@ class FakeDecider:
     default: float | None = None
     alarm: str | None = None
     found: Agreements | None = None
+    lift: Worth | None = None
 
     @property
     def rules(self) -> Rules:
@@ -220,6 +222,9 @@ class FakeDecider:
         return Health(
             self.writable, self.reason, self.pending, self.warning, prior_alarm=self.alarm
         )
+
+    def worth(self) -> Worth | None:
+        return self.lift
 
     def agreements(self, version: int | None = None) -> Agreements | None:
         return self.found if version in (None, self.prior_version) else None
