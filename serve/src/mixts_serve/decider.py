@@ -25,7 +25,7 @@ from mixts_serve.records import (
     TaskState,
     checked_name,
 )
-from mixts_serve.rules import DEFAULT_POLICY, Policy, Rules
+from mixts_serve.rules import DEFAULT_EXPLORE, DEFAULT_POLICY, Policy, Rules
 from mixts_serve.store import DecisionStore
 from mixts_serve.store.base import Transaction, TransactionConflictError
 from mixts_serve.store.tables import ActionSet
@@ -55,16 +55,16 @@ class Decider(Calls):
         How to act on the belief: "ids", information-directed sampling; "ts", Thompson sampling;
         "greedy", the highest mean reward; "ucb", the highest upper quantile. See
         ``mixts.agents.POLICIES``. Every decision is logged with its policy.
-    floor : float
-        The least probability of every available action. Without it, actions may have
-        probability 0, and off-policy evaluation has no full support; the deterministic policies
-        "greedy" and "ucb" need a floor above 0.
+    explore : float
+        Share of the decisions that is drawn evenly among the available actions, whatever the
+        policy prefers. With 0, actions may have probability 0, and off-policy evaluation has no
+        full support; the deterministic policies "greedy" and "ucb" need a share above 0.
     horizon : int, optional
         Expected number of decisions of a task: exploration fades towards its end.
     new_item_share : float or (float, float), optional
         Largest probability that all new arms together (``prior.arms.new``) have in a decision, or
-        the smallest and the largest; the rest goes to the other arms in proportion, and the floor
-        is added after that.
+        the smallest and the largest; the rest goes to the other arms in proportion. Decisions
+        that are drawn evenly do not count.
     reward_window : float, optional
         Seconds after a decision, or its activation, in which its reward is learned from; later
         ones are only logged.
@@ -105,7 +105,7 @@ class Decider(Calls):
         store: DecisionStore,
         *,
         policy: str = DEFAULT_POLICY,
-        floor: float = 0.0,
+        explore: float = DEFAULT_EXPLORE,
         horizon: int | None = None,
         new_item_share: float | tuple[float, float] | None = None,
         reward_window: float | None = None,
@@ -119,8 +119,8 @@ class Decider(Calls):
         if prior is not None:
             versions.check_servable(prior)
         self.store = store
-        self.policy = Policy.checked(policy, horizon, floor, new_item_share)
-        """The policy in force, with its horizon and its floor."""
+        self.policy = Policy.checked(policy, horizon, explore, new_item_share)
+        """The policy in force, with its horizon and the share that is drawn evenly."""
         self.rules = Rules.checked(self.policy, reward_window, default_reward)
         """The policy, the reward window and the default reward in force."""
         self._seed = int(seed) if isinstance(seed, np.integer) else seed

@@ -46,7 +46,7 @@ def only(arm: int) -> list[bool]:
 
 
 def settings(policy: str) -> dict[str, Any]:
-    return {"policy": policy, "floor": 0.01, "seed": 1}
+    return {"policy": policy, "explore": 0.03, "seed": 1}
 
 
 # -- the choice -----------------------------------------------------------------------------------
@@ -89,10 +89,10 @@ def test_an_unknown_policy_is_refused(store: DecisionStore, policy: str) -> None
 
 
 @pytest.mark.parametrize("policy", [name for name, kind in POLICIES.items() if kind.deterministic])
-def test_a_deterministic_policy_needs_a_floor(store: DecisionStore, policy: str) -> None:
-    with pytest.raises(ParameterError, match=r"off-policy evaluation: .*--floor 1%"):
-        Decider(arms(), store, policy=policy)
-    with Decider(arms(), store, policy=policy, floor=0.1) as decider:
+def test_a_deterministic_policy_needs_exploration(store: DecisionStore, policy: str) -> None:
+    with pytest.raises(ParameterError, match=r"off-policy evaluation: .*--explore 1%"):
+        Decider(arms(), store, policy=policy, explore=0.0)
+    with Decider(arms(), store, policy=policy, explore=0.3) as decider:
         made = [decider.decide(f"t{i}").propensity for i in range(30)]
     # The best arm has what the other two leave.
     assert set(np.round(made, 12)) <= {0.1, 0.8}
@@ -151,7 +151,7 @@ def test_a_horizon_is_a_whole_number(store: DecisionStore, horizon: int) -> None
 
 def test_a_policy_that_does_not_explore_has_no_horizon(store: DecisionStore) -> None:
     with pytest.raises(ParameterError, match="leave the horizon out"):
-        Decider(arms(), store, policy="greedy", floor=0.01, horizon=10)
+        Decider(arms(), store, policy="greedy", horizon=10)
 
 
 # -- decisions whose rewards have not come --------------------------------------------------------

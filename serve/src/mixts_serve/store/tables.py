@@ -44,25 +44,31 @@ def unpack(content: bytes) -> Float[Array, " n"]:
 
 _SPARSE = b"\x01"
 _HEAD = 5
-"""Bytes before the entries of sparse probabilities: the mark, and the number of actions."""
+"""Bytes at the begin of sparse probabilities: the mark, and the number of actions."""
+_ENTRY = 12
+"""Bytes of the index and the probability of an action that differs from most."""
 _FEWEST_SPARSE = 100
 """Probabilities of fewer actions are always dense: there is little to save."""
 
 
 def pack_probabilities(probabilities: Float[Array, " K"]) -> bytes:
-    """Return the probabilities of actions: all, or the positive ones if that halves the size.
+    """Return the probabilities of actions: all, or those that differ if that halves the size.
 
-    All of them are doubles, as ``pack`` writes them. Sparse ones are a mark of one byte, the number
-    of actions (32 bits), the indices of m actions (32 bits each) and their m doubles: 5 + 12 m
-    bytes, which is no multiple of 8, so that the length tells the two apart.
+    All of them are doubles, as ``pack`` writes them. Where a policy prefers a few actions, the
+    others all have the median: 0, or what they have of the decisions that are drawn evenly. Sparse
+    probabilities are a mark of one byte, the number of actions (32 bits), the median, the indices
+    of the m actions that differ from it (32 bits each) and their m doubles: 13 + 12 m bytes, which
+    is no multiple of 8, so that the length tells the two apart.
     """
-    if len(probabilities) < _FEWEST_SPARSE:
+    n = len(probabilities)
+    if n < _FEWEST_SPARSE:
         return pack(probabilities)
-    places = np.flatnonzero(probabilities)
-    if _HEAD + 12 * len(places) > 4 * len(probabilities):
+    common = np.partition(probabilities, n // 2)[n // 2]
+    places = np.flatnonzero(probabilities != common)
+    if _HEAD + WORD + _ENTRY * len(places) > WORD * n // 2:
         return pack(probabilities)
-    numbers = np.concatenate([[len(probabilities)], places]).astype("<u4")
-    return _SPARSE + numbers.tobytes() + pack(probabilities[places])
+    head = _SPARSE + np.array([n], "<u4").tobytes() + pack(common)
+    return head + places.astype("<u4").tobytes() + pack(probabilities[places])
 
 
 def n_probabilities(length: int, head: bytes) -> int:
@@ -74,9 +80,11 @@ def unpack_probabilities(content: bytes) -> Float[Array, " K"]:
     """Return the probabilities that ``pack_probabilities`` packed."""
     if len(content) % WORD == 0:
         return unpack(content)
-    m = (len(content) - _HEAD) // 12
-    found = np.zeros(n_probabilities(len(content), content[:_HEAD]))
-    found[np.frombuffer(content, "<u4", m, _HEAD)] = np.frombuffer(content, "<f8", m, _HEAD + 4 * m)
+    start = _HEAD + WORD
+    m = (len(content) - start) // _ENTRY
+    [common] = unpack(content[_HEAD:start])
+    found = np.full(n_probabilities(len(content), content[:_HEAD]), common)
+    found[np.frombuffer(content, "<u4", m, start)] = np.frombuffer(content, "<f8", m, start + 4 * m)
     return found
 
 

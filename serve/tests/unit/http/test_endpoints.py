@@ -274,7 +274,7 @@ def test_health_and_readiness() -> None:
 
 
 def test_metrics_count_what_was_done(tmp_path: Path) -> None:
-    settings = {"policy": "ucb", "horizon": 50, "floor": 0.01}
+    settings = {"policy": "ucb", "horizon": 50, "explore": 0.01}
     with (
         DecisionStore(tmp_path / "d.db") as store,
         Decider(PRIOR, store, seed=1, **settings) as decider,
@@ -302,7 +302,7 @@ def test_metrics_count_what_was_done(tmp_path: Path) -> None:
     assert counts["mixts_late_rewards_total"] == 0
     assert counts["mixts_store_decisions"] == counts["mixts_store_tasks"] == 1
     assert counts["mixts_prior_version"] == counts["mixts_writable"] == 1
-    assert counts['mixts_policy_info{floor="0.01",horizon="50",name="ucb",new_item_share=""}'] == 1
+    assert counts['mixts_policy_info{explore="0.01",horizon="50",name="ucb",new_item_share=""}'] == 1
     assert counts['mixts_request_seconds_bucket{endpoint="reward",le="+Inf"}'] == 3
     assert counts['mixts_request_seconds_count{endpoint="decide_batch"}'] == 1
     assert counts["mixts_group_operations"] == 5
