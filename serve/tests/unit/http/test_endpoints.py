@@ -302,7 +302,9 @@ def test_metrics_count_what_was_done(tmp_path: Path) -> None:
     assert counts["mixts_late_rewards_total"] == 0
     assert counts["mixts_store_decisions"] == counts["mixts_store_tasks"] == 1
     assert counts["mixts_prior_version"] == counts["mixts_writable"] == 1
-    assert counts['mixts_policy_info{explore="0.01",horizon="50",name="ucb",new_item_share=""}'] == 1
+    assert (
+        counts['mixts_policy_info{explore="0.01",horizon="50",name="ucb",new_item_share=""}'] == 1
+    )
     assert counts['mixts_request_seconds_bucket{endpoint="reward",le="+Inf"}'] == 3
     assert counts['mixts_request_seconds_count{endpoint="decide_batch"}'] == 1
     assert counts["mixts_group_operations"] == 5
