@@ -489,6 +489,7 @@ def above_floor(
     """Return P(action is among k) and its error, where some choices are drawn evenly."""
     if not offer.draws_evenly:
         return probabilities, errors
-    mask, least = offer.available, offer.least
-    room = 1.0 - least * mask.sum(axis=1, keepdims=True)
-    return np.where(mask, k * least + room * probabilities, 0.0), room * errors
+    least, share = offer.drawn_evenly
+    room = 1.0 - share
+    law = np.where(offer.available, k * least + room * probabilities, 0.0)
+    return law, room * errors

@@ -329,8 +329,8 @@ class BeliefAgent(Agent):
         if not offer.draws_evenly:
             return choice
         ranked, mask = choice.actions.copy(), offer.available
-        k, even = ranked.shape[1], offer.least[:, 0] * mask.sum(axis=1)
-        rows = np.flatnonzero(self._rng.random(len(ranked)) < even)
+        k, (_, share) = ranked.shape[1], offer.drawn_evenly
+        rows = np.flatnonzero(self._rng.random(len(ranked)) < share[:, 0])
         level = np.zeros((len(rows), mask.shape[1]))
         ranked[rows] = top_rows(self._rng, level, mask[rows], k)
         return Choice(ranked, *above_floor(offer, k, *choice[1:]))

@@ -229,9 +229,10 @@ class Offer(NamedTuple):
         return self.floor > 0 or self.explore > 0
 
     @property
-    def least(self) -> Float[Array, "m 1"]:
-        """The least probability of an available action, by decision."""
-        return self.floor + self.explore / self.available.sum(axis=1, keepdims=True)
+    def drawn_evenly(self) -> tuple[Float[Array, "m 1"], Float[Array, "m 1"]]:
+        """The least probability of an available action, and the sum over these, by decision."""
+        n_available = self.available.sum(axis=1, keepdims=True)
+        return self.floor + self.explore / n_available, self.explore + self.floor * n_available
 
     def with_money(
         self,
