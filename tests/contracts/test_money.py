@@ -132,7 +132,7 @@ def test_a_floor_of_rankings(case: AgentCase, of: str) -> None:
     offered, n, k, floor = case.offer(rng), 750, 2, 0.1
     mask = np.arange(case.n_actions) != 0
     asked = agent.offer(offered, np.zeros(n, int), mask, top=k, **prices(case, rng))
-    limits = {"floor": floor} if of == "each" else {"explore": floor * mask.sum()}
+    limits = {"floor": floor} if of == "each" else {"explore": float(floor * mask.sum())}
     shown, logged, _ = agent.decide(asked._replace(**limits))
     assert np.all(logged[:, 1:] >= k * floor - 1e-12)
     assert np.all(logged[:, 0] == 0)
