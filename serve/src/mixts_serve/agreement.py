@@ -416,6 +416,8 @@ class PriorWatch(Periodic):
         """
         backend, n_arms = self._store.backend, prior.family.n_arms
         rows = backend.read(_HISTORY, (task, FIRST_DECISIONS))
+        if not rows:  # the task was erased
+            return [], np.empty(0), np.empty(0)
         if n_arms is not None:
             # Arms that a later version added are unknown to this one.
             rows = [row for row in rows if row.action < n_arms]

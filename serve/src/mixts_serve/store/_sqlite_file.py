@@ -199,6 +199,58 @@ def take_over_log(connection: Any, vfs: str | None) -> None:
         connection.execute("ROLLBACK")
 
 
+_PAGES = {2: 12, 5: 12, 10: 8, 13: 8}
+"""Bytes of the header of a page of rows, by the kind of page, which is the first of them."""
+_MOST_PAGES = 2**25
+"""From this number on, the first byte of a page of another kind, a page's number, may be a 2."""
+
+
+def overwrite_unused(connection: Any, vfs: str | None) -> bool:
+    """Overwrite the room between the rows of each page of the file, if its log is empty.
+
+    The file is written beside SQLite, which has no call for it: no other process can write
+    meanwhile, and a commit then tells all others to read their pages again. Only room that SQLite
+    does not read is changed. Return False if the log is not empty.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        log = Path(connection.filename_wal)
+        if log.exists() and log.stat().st_size:
+            return False
+        size = connection.pragma("page_size")
+        if connection.pragma("page_count") >= _MOST_PAGES:
+            raise StoreError(
+                f"{connection.filename} is too large for erased rows to be overwritten in place: "
+                "stop the service and run VACUUM"
+            )
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_MAIN_DB
+        file = apsw.VFSFile(vfs or "", connection.filename, [flags, 0])
+        try:
+            for start in range(0, connection.pragma("page_count") * size, size):
+                page = file.xRead(size, start)
+                first, end = _unused(page, 100 if start == 0 else 0)
+                if any(page[first:end]):
+                    file.xWrite(bytes(end - first), start + first)
+            file.xSync(apsw.SQLITE_SYNC_FULL)
+        finally:
+            file.xClose()
+        connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('probe', '')")
+        connection.execute("COMMIT")
+        return True
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _unused(page: bytes, header: int) -> tuple[int, int]:
+    """Return where the unused room of a page begins and ends."""
+    if page[header] not in _PAGES:
+        return 0, 0
+    n_rows, end = (int.from_bytes(page[header + i : header + i + 2], "big") for i in (3, 5))
+    first = header + _PAGES[page[header]] + 2 * n_rows
+    return (first, end) if first < end <= len(page) else (0, 0)
+
+
 def _check_version(version: int, path: Path) -> None:
     if version != SCHEMA_VERSION:
         raise StoreError(

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mixts.errors import StoreError
 from mixts.extend import Array, Family, Int, Statistics
 from mixts_serve.records import COUNTED, OpenWindow, TaskEntry
-from mixts_serve.store.base import COUNTS_OF_THE_LOG, LOGGED_COUNTS, Transaction
+from mixts_serve.store.base import ALL_COUNTS, LOGGED_COUNTS, MERGED_COUNTS, WINDOWS_OF, Transaction
 from mixts_serve.store.store import DecisionStore
 from mixts_serve.store.tables import COUNTS, OPEN_WINDOWS, TASK, Row
 from mixts_serve.versions import LoadedPrior
@@ -38,18 +38,12 @@ _REWARDS = (
     "SELECT d.task, d.action, d.action_set, r.value, r.late, r.is_default FROM rewards r "
     "JOIN decisions d ON d.seq = r.decision ORDER BY r.seq"
 )
-_KEY = tuple(name for name in COUNTS.key if name != "writer")
 _SUMS = ("reward_sum", "reward_squares")
-_MERGED = {"first_at": "MIN(first_at)", "last_at": "MAX(last_at)", "writer": "''"}
-_STORED_COUNTS = (
-    f"SELECT {', '.join(n if n in _KEY else _MERGED.get(n, f'SUM({n})') for n in LOGGED_COUNTS)} "
-    f"FROM counts GROUP BY {', '.join(_KEY)}"
-)
+_BOUNDS = ("first_at", "last_at")
+_STORED_COUNTS = f"{MERGED_COUNTS.format('counts')} HAVING SUM(decisions) <> 0"
 _STORED_WINDOWS = f"SELECT {', '.join(OPEN_WINDOWS.key)} FROM open_windows"
 _LOGGED_WINDOWS = (
-    "SELECT CASE WHEN COALESCE(a.default_reward, d.default_reward) IS NULL THEN 0 ELSE 1 END, "
-    "COALESCE(a.due, d.due), d.seq FROM decisions d LEFT JOIN activated a ON a.decision = d.seq "
-    "LEFT JOIN rewards r ON r.decision = d.seq "
+    f"{WINDOWS_OF} LEFT JOIN rewards r ON r.decision = d.seq "
     "WHERE r.decision IS NULL AND COALESCE(a.due, d.due) IS NOT NULL"
 )
 
@@ -154,14 +148,16 @@ def _compare_windows(store: DecisionStore, transaction: Transaction, write: bool
 
 def _compare_counts(store: DecisionStore, transaction: Transaction, write: bool) -> int:
     """Return the number of counts over time that differ from the log, after correcting them."""
-    stored, logged = (_counts(store, sql) for sql in (_STORED_COUNTS, COUNTS_OF_THE_LOG))
+    stored, logged = (_counts(store, sql) for sql in (_STORED_COUNTS, ALL_COUNTS))
     # Sums depend on the order of the rewards, in their last digits.
     same = [
         key
-        for key, (counts, sums) in logged.items()
+        for key, (counts, (first, last), sums) in logged.items()
         if key in stored
         and stored[key][0] == counts
-        and np.allclose(stored[key][1], sums, rtol=1e-9, atol=1e-9)
+        # The first and the last of the decisions may have been erased.
+        and stored[key][1][0] <= first <= last <= stored[key][1][1]
+        and np.allclose(stored[key][2], sums, rtol=1e-9, atol=1e-9)
     ]
     n_wrong = len(stored.keys() | logged.keys()) - len(same)
     if write and n_wrong:
@@ -169,14 +165,15 @@ def _compare_counts(store: DecisionStore, transaction: Transaction, write: bool)
     return n_wrong
 
 
-def _counts(store: DecisionStore, sql: str) -> dict[Row, tuple[list[int], list[float]]]:
-    """Return the numbers and the sums of the rows of ``counts`` by their keys."""
+def _counts(store: DecisionStore, sql: str) -> dict[Row, tuple[list[int], list[int], list[float]]]:
+    """Return numbers, first and last times, and sums of the rows of ``counts`` by their keys."""
     found = {}
     for row in store.backend.scan(sql):
         value = dict(zip(LOGGED_COUNTS, row, strict=True))
         key = tuple(value.pop(name) for name in COUNTS.key)
         sums = [float(value.pop(name)) for name in _SUMS]
-        found[key] = ([int(number) for number in value.values()], sums)
+        bounds = [int(value.pop(name)) for name in _BOUNDS]
+        found[key] = ([int(number) for number in value.values()], bounds, sums)
     return found
 
 

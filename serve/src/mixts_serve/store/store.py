@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from mixts.errors import ParameterError, StoreError
 from mixts_serve.records import COUNTED, PriorVersion
 from mixts_serve.store import views
-from mixts_serve.store.base import COUNT_SPANS, Backend
+from mixts_serve.store.base import COUNT_SPANS, ERASED_START, Backend
 from mixts_serve.store.tables import OFFERED, ActionSet, Query, Row, unpack
 
 _SECOND = 1_000_000
@@ -79,7 +79,7 @@ _ACTIONS = Query(
 _ACTIVITY = Query(
     views.Activity,
     {"start": _seconds("(start - start % ?)"), **_COUNTS},
-    "activity WHERE start >= ? GROUP BY 1 ORDER BY 1",
+    f"activity WHERE start >= ? AND start < {ERASED_START} GROUP BY 1 ORDER BY 1",
 )
 _LONGEST_WAIT = """
     SELECT MAX(wait) FROM (
@@ -121,15 +121,18 @@ _FINAL = """
 _SUMS = ("counted", "reward_sum", "reward_squares")
 """Fields of ``Earnings`` that the last columns of ``_FINAL`` are."""
 _EARNED = ", ".join(_COUNTS.values())
-_ARMS = f"SELECT arm, {_EARNED} FROM counts WHERE span = ? AND start >= ? GROUP BY arm"
+_ARMS = (
+    f"SELECT arm, {_EARNED} FROM counts WHERE span = ? AND start >= ? GROUP BY arm "
+    "HAVING SUM(decisions) > 0"  # the others were erased
+)
 _TRAFFIC = (
     f"SELECT {_seconds('bin')}, arm, {_total('decisions')} FROM (SELECT start - start % ? AS bin, "
     "{} AS arm, decisions FROM counts WHERE span = ? AND start >= ? {}) c "
-    "GROUP BY 1, 2 ORDER BY 1, 2"
+    "GROUP BY 1, 2 HAVING SUM(decisions) > 0 ORDER BY 1, 2"
 )
 _VERSIONS = (
     f"SELECT version, policy, MIN(first_at), MAX(last_at), {_EARNED} FROM counts "
-    "WHERE span = ? GROUP BY version, policy ORDER BY version, policy"
+    "WHERE span = ? GROUP BY version, policy HAVING SUM(decisions) > 0 ORDER BY version, policy"
 )
 _TOTALS = Query(
     views.Totals, {"tasks": _total("tasks"), **_COUNTS}, "activity WHERE start >= ? AND start < ?"
