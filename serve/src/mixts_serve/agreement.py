@@ -393,7 +393,7 @@ class PriorWatch(Periodic):
     def _replay(self, prior: MixturePrior, task: int, wanted: set[int]) -> Iterator[Bet]:
         """Replay a task; yield bets on the wanted decisions before the task learns from them."""
         family, start = prior.family, 0
-        statistics = family.empty_statistics(1)
+        statistics = family.empty_statistics(0).decode([self._base(task)])
         decisions, actions, values = self._history(prior, task)
         for place in (i for i, seq in enumerate(decisions) if seq in wanted):
             if place > start:
@@ -408,6 +408,11 @@ class PriorWatch(Periodic):
             (bet,) = predict(prior.condition(statistics), actions[here], values[here], self._rng)
             if math.isfinite(bet.mean):
                 yield bet
+
+    def _base(self, task: int) -> bytes:
+        """Return the statistics that the archived rewards of a task gave."""
+        sql = "SELECT statistics FROM bases WHERE task = ?"
+        return bytes(self._store.backend.value(sql, (task,)) or b"")
 
     def _history(self, prior: MixturePrior, task: int) -> tuple[list[int], Array, Array]:
         """Return decisions, actions and rewards of a task in the order in which they became final.

@@ -222,6 +222,9 @@ class Erased(Struct, frozen=True):
         Number of their decisions in the log.
     unknown : int
         Number of names of which the store knows nothing.
+    archived : int
+        Number of their decisions that were archived before: they are in files outside the store,
+        from which ``mixts store erase --archive`` erases them.
     overwritten : bool
         False if a long read, such as an export, keeps the file's log from being emptied: the
         erased rows cannot be read any more, but their bytes are there until the next erasure.
@@ -230,13 +233,15 @@ class Erased(Struct, frozen=True):
     tasks: int = 0
     decisions: int = 0
     unknown: int = 0
+    archived: int = 0
     overwritten: bool = True
 
     def __add__(self, other: Erased) -> Erased:
         """Return the sum of the counts."""
         return Erased(
             self.tasks + other.tasks, self.decisions + other.decisions,
-            self.unknown + other.unknown, self.overwritten and other.overwritten,
+            self.unknown + other.unknown, self.archived + other.archived,
+            self.overwritten and other.overwritten,
         )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ a store's name is a whole store, or it belongs to another program and must not b
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from contextlib import closing, suppress
@@ -15,6 +16,7 @@ from typing import Any
 import apsw
 
 from mixts.errors import StoreError
+from mixts.extend import files
 from mixts_serve.store.tables import SCHEMA_VERSION, TABLES, Dialect
 
 APPLICATION_ID = 0x4D695854
@@ -132,20 +134,34 @@ def sync(path: Path) -> None:
 
 
 def copy(connection: Any, path: Path) -> None:
-    """Copy a database that may be in use to a new file."""
+    """Copy a database that may be in use to a new file, with its permissions and its owner.
+
+    The file has its name when it is complete.
+    """
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        with files.replacing(path) as draft:
+            os.close(os.open(draft, os.O_CREAT | os.O_EXCL, 0o600))
+            connection.execute("VACUUM INTO ?", (str(draft),))
+            _copy_owner(os.stat(connection.filename), draft)
     except OSError as error:
         raise StoreError(f"{path} cannot be made: {error.strerror}") from error
-    try:
-        connection.execute("VACUUM INTO ?", (str(path),))
-    except BaseException as error:
-        path.unlink()
-        if not isinstance(error, apsw.Error):
-            raise
+    except apsw.Error as error:
         raise StoreError(f"{path} was not written: {reason_of(path, error)}") from error
-    sync(path)
     sync(path.parent)
+
+
+def _copy_owner(original: os.stat_result, path: Path) -> None:
+    """Give a file the owner and the permissions of another, or keep it for this user only."""
+    mode = original.st_mode & 0o777
+    own = path.stat()
+    if (own.st_uid, own.st_gid) != (original.st_uid, original.st_gid):
+        try:
+            os.chown(path, original.st_uid, original.st_gid)
+        except OSError:  # only root gives files away
+            mode &= 0o700
+    path.chmod(mode)
 
 
 def use_log(connection: Any, path: Path) -> None:

@@ -6,11 +6,12 @@ are whole microseconds since 1970, arrays are bytes.
 
 from __future__ import annotations
 
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec import field as struct_field
@@ -81,6 +82,18 @@ WINDOWS_OF = (
     "SELECT CASE WHEN COALESCE(a.default_reward, d.default_reward) IS NULL THEN 0 ELSE 1 END, "
     "COALESCE(a.due, d.due), d.seq FROM decisions d LEFT JOIN activated a ON a.decision = d.seq"
 )
+_ARCHIVE = (
+    "INSERT INTO meta (name, value) VALUES ('archive', ?) "
+    "ON CONFLICT (name) DO UPDATE SET value = meta.value RETURNING value"
+)
+_ARCHIVABLE = """
+    SELECT d.id, d.seq, d.task, CASE WHEN r.late = 0 THEN r.seq END FROM decisions d
+    LEFT JOIN rewards r ON r.decision = d.seq LEFT JOIN activated a ON a.decision = d.seq
+    WHERE d.id > ? AND d.id < ? AND (
+        r.decision IS NOT NULL OR COALESCE(a.due, d.due) IS NULL
+        OR (COALESCE(a.due, d.due) < ? AND COALESCE(a.default_reward, d.default_reward) IS NULL)
+    ) ORDER BY d.id LIMIT ?
+"""
 _UNUSED_SETS = "NOT EXISTS (SELECT 1 FROM decisions d WHERE d.action_set = action_sets.number)"
 _OF_DECISIONS = (tables.REWARDS, tables.LATE_REWARDS, tables.ACTIVATED)
 """Tables whose rows belong to decisions."""
@@ -265,6 +278,10 @@ class Transaction(ABC):
         Raise ``TaskLockedError`` if another writer stores the same set and does not finish.
         """
 
+    def take_time(self) -> None:
+        """Lift the limits on the time of the transaction."""
+        return None
+
     @abstractmethod
     def freeze(self) -> None:
         """Keep all other writers out until the transaction ends."""
@@ -354,12 +371,59 @@ class Transaction(ABC):
         tally = records.Tally(start=ERASED_START, writer=self.writer, tasks=-len(tasks))
         for name in records.COUNTED:
             setattr(tally, name, -sum(getattr(entry, name) for entry in entries))
+        n_archived = sum(base.decisions for base in self.find_bases(tasks))
         self.remove_decisions(decisions)
         self._delete(tables.BASES, "task", tasks)
         self._delete(tables.TASKS, "number", tasks)
         self.add_counts(tables.COUNTS, counts)
         self._execute_each(tables.ACTIVITY.count, [tables.ACTIVITY.values(tally)] if tasks else [])
-        return records.Erased(len(tasks), len(decisions), len(names) - len(tasks))
+        return records.Erased(len(tasks), len(decisions), len(names) - len(tasks), n_archived)
+
+    def find_bases(self, tasks: Sequence[int]) -> list[records.TaskBase]:
+        """Return what archived rows left of tasks."""
+        return self._find(tables.BASE, "b.task", tasks)
+
+    def begin_archive(self, name: str) -> str:
+        """Return the name of the archive and the number of its files; lock both.
+
+        ``name`` is that of the archive if the store has none yet.
+        """
+        return str(self._one(_ARCHIVE, f"{name} 0"))
+
+    def find_archivable(
+        self, ids: tuple[bytes, bytes], now: int, limit: int
+    ) -> list[ArchivableDecision]:
+        """Return decisions with ids in a range, oldest first, that wait for nothing.
+
+        They have a reward, or a window that has ended without one, or they have no window.
+        """
+        return [ArchivableDecision(*row) for row in self._execute(_ARCHIVABLE, (*ids, now, limit))]
+
+    def first_rewards_of_others(self, decisions: Sequence[int], last: int) -> dict[int, int]:
+        """Return the first reward up to ``last`` that a task learned for any other decision."""
+        among, parameter = self._among(decisions)
+        rows = self._execute(
+            "SELECT d.task, MIN(r.seq) FROM rewards r JOIN decisions d ON d.seq = r.decision "
+            f"WHERE r.seq <= ? AND r.late = 0 AND NOT d.seq {among} GROUP BY d.task",
+            (last, parameter),
+        )
+        return dict(rows)
+
+    def archive(
+        self, decisions: Sequence[int], bases: Sequence[records.TaskBase], archive: str
+    ) -> None:
+        """Delete decisions that a file has, and keep what they add to counts and statistics."""
+        self.add_counts(tables.ARCHIVED_COUNTS, self.logged_counts(decisions))
+        self.remove_decisions(decisions)
+        self._append(tables.BASES, [base for base in bases if not base.seq])
+        known = [base for base in bases if base.seq]
+        self._update(tables.BASES, tables.BASES.columns, known)
+        self._set(records.MetaEntry("archive", archive))
+
+    def rows_among(self, sql: str, decisions: Sequence[int]) -> list[tables.Row]:
+        """Read rows of these decisions: ``sql`` has ``{where}`` for the condition on ``d.seq``."""
+        among, parameter = self._among(decisions)
+        return self._execute(sql.format(where=f"d.seq {among}"), (parameter,))
 
     def remove_decisions(self, decisions: Sequence[int]) -> None:
         """Delete decisions, what belongs to them, and the actions that only they chose from."""
@@ -473,6 +537,16 @@ def _negative(count: records.SpanCount) -> records.SpanCount:
     return replace(count, **added)
 
 
+class ArchivableDecision(NamedTuple):
+    """A decision that may be archived."""
+
+    id: bytes
+    seq: int
+    task: int
+    reward: int | None
+    """Number of its reward; None if it has none that was learned from."""
+
+
 FeatureSets = dict[int, Float[Array, "K d"]]
 """Feature rows by the number of their action set."""
 
@@ -565,8 +639,9 @@ class Backend(ABC):
     def backup(self, path: Path) -> None:
         """Copy the database to a new file, while it is in use."""
         raise ParameterError(
-            f"mixts copies SQLite files only: copy {self.name} with the tools of "
-            f"{self.database}, such as pg_dump"
+            f"mixts copies SQLite files only. Copy this store with PostgreSQL's own tool: "
+            f"pg_dump --format=custom --schema=mixts --file={shlex.quote(str(path))} "
+            f"{shlex.quote(self.name)} (and a password); pg_restore brings it back"
         )
 
     @abstractmethod

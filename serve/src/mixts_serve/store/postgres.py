@@ -264,10 +264,12 @@ class PostgresTransaction(Transaction):
             )
         return int(number)
 
-    def freeze(self) -> None:
-        # A rebuild takes as long as it takes.
+    def take_time(self) -> None:
         for name in write_limits(self._connection):
             self._execute(f"SET LOCAL {name} TO 0")
+
+    def freeze(self) -> None:
+        self.take_time()  # a rebuild takes as long as it takes
         self._execute(f"SET LOCAL lock_timeout TO '{LOCK_SECONDS}s'")
         self._execute("LOCK TABLE tasks IN EXCLUSIVE MODE")
 

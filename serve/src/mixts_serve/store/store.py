@@ -439,7 +439,7 @@ class DecisionStore:
         begin, end = _moment(since), _moment(final)
         days = max(begin, end - end % _DAY) if by_days else begin
         minutes = begin if logged else max(days, end - end % _TEN_MINUTES)
-        rest = (_first_id(minutes), _first_id(end))
+        rest = (first_id(minutes), first_id(end))
         if final == math.inf and not logged:
             days, minutes, rest = (_NEVER if by_days else begin), _NEVER, (b"", b"")
         elif not logged:
@@ -730,7 +730,7 @@ def _moment(seconds: float) -> int:
     return _NEVER if seconds == math.inf else int(seconds * _SECOND)
 
 
-def _first_id(moment: int) -> bytes:
+def first_id(moment: int) -> bytes:
     """Return what the ids of decisions from a moment on are not less than: see ``new_id``."""
     return min(max(moment // 1000, 0), 2**48 - 1).to_bytes(6, "big")
 

@@ -129,7 +129,7 @@ def test_impossible_names_and_unknown_addresses(running: Running, path: str, sta
 
 
 def test_a_wrong_method_says_which_are_right(running: Running) -> None:
-    for path, allowed in (("/v1/priors", "GET, HEAD, POST"), ("/v1/tasks/x", "GET, HEAD")):
+    for path, allowed in (("/v1/priors", "GET, HEAD, POST"), ("/v1/arms", "GET, HEAD, POST")):
         answer = call(running.service, "DELETE", path)
         assert (answer.status, answer.headers["allow"]) == (405, allowed)
 
