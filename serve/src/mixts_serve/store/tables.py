@@ -250,6 +250,10 @@ LATE_REWARDS = Table(
     derived=frozenset({"late", "is_default", "late_value"}),
 )  # fmt: skip
 ACTIVATED = Table("activated", records.LoggedActivation, rules=_ONE_EACH)
+METRICS = Table(
+    "metrics", records.LoggedMetric, rules={"decision": "REFERENCES decisions"},
+    indices=("CREATE UNIQUE INDEX metrics_by_decision ON metrics (decision, name)",),
+)  # fmt: skip
 # Its decision is no reference: a database would look for each deleted decision in the whole table.
 OPEN_WINDOWS = Table("open_windows", records.OpenWindow, ("has_default", "due", "decision"))
 ACTIVITY = Table("activity", records.Tally, ("start", "writer"))
@@ -260,7 +264,7 @@ REMOVED = Table("removed", records.Removal, rules={"name": "UNIQUE"})
 
 TABLES = (
     META, PRIORS, ACTIVATIONS, TASKS, ACTION_SETS, DECISIONS, REWARDS, LATE_REWARDS, ACTIVATED,
-    BASES, REMOVED, ARCHIVED_COUNTS, OPEN_WINDOWS, ACTIVITY, COUNTS,
+    METRICS, BASES, REMOVED, ARCHIVED_COUNTS, OPEN_WINDOWS, ACTIVITY, COUNTS,
 )  # fmt: skip
 """Each table after those to which it refers. The last three are derived from the log and from what
 archived rows left: ``bases`` and ``archived_counts``."""
@@ -316,6 +320,7 @@ DECISION_OF_TASK = Query(
 BASE = Query(records.TaskBase, _all(BASES, "b"), "bases b")
 REMOVAL = Query(records.Removal, _all(REMOVED, "r"), "removed r")
 OFFERED = Query(ActionSet, _all(ACTION_SETS, "s", "digest"), "action_sets s")
+METRIC = Query(records.LoggedMetric, _all(METRICS, "m"), "metrics m")
 REWARD = Query(
     records.LoggedReward, {**_all(REWARDS, "r"), "late_value": "l.value"},
     "rewards r LEFT JOIN late_rewards l ON l.decision = r.decision",
