@@ -76,13 +76,16 @@ def archive(store: DecisionStore, folder: str | os.PathLike[str], keep: float) -
     n_decisions = n_files = 0
     with _locked(Path(folder)) as place:
         before = first_id(store.backend.now_us() - round(keep * 1e6))
-        after = b""
-        while True:
+        # Durable before the first file has this name: the next run must know it.
+        store.backend.transact(lambda transaction: transaction.begin_archive(os.urandom(4).hex()))
+        after, n_moved = b"", 1
+        while after or n_moved:
+            if not after:
+                n_moved = 0
             run = _Run(store, place, active, (after, before))
             done = store.backend.transact(run.move)
-            if run.last is None:
-                break
-            after, n_decisions, n_files = run.last, n_decisions + done, n_files + (done > 0)
+            n_moved, n_decisions, n_files = n_moved + done, n_decisions + done, n_files + (done > 0)
+            after = run.last  # at the end, look again: decisions may have waited for later ones
             time.sleep(0.01)  # others write first
     store.backend.purge()
     return Archived(n_decisions, n_files)
@@ -97,15 +100,15 @@ class _Run:
     active: LoadedPrior
     ids: tuple[bytes, bytes]
     """Bounds on the ids of decisions."""
-    last: bytes | None = None
-    """Last id that was looked at; None if there is none."""
+    last: bytes = b""
+    """Last id that was looked at; empty if there is none."""
 
     def move(self, transaction: Transaction) -> int:
         """Move decisions to a file; return how many."""
-        name, n_files = transaction.begin_archive(os.urandom(4).hex()).split()
+        name, n_files = transaction.begin_archive("").split()
         now = transaction.now_us()
         found = transaction.find_archivable(self.ids, now, FILE_DECISIONS)
-        self.last = bytes(found[-1].id) if found else None
+        self.last = bytes(found[-1].id) if found else b""
         if not found:
             return 0
         entries, _ = transaction.lock_tasks([], sorted({each.task for each in found}), now)
