@@ -110,6 +110,19 @@ def test_a_missing_row_is_noticed(
     assert damages(path) == ["rows 7 to 8 of rewards are missing"]
 
 
+def test_erased_rows_are_no_damage_and_lost_ones_are(path: Path) -> None:
+    with DecisionStore(path) as store, Decider(None, store) as decider:
+        for name in ("task 3", "task 29"):
+            decider.erase(name)
+    assert damages(path) == []
+    change(path, "DELETE FROM rewards WHERE seq = (SELECT MIN(seq) FROM rewards)")
+    (found,) = damages(path)
+    n = int(found.split()[0])
+    assert found == f"{n} rows of rewards are missing, of which {n - 1} were erased or archived"
+    change(path, "UPDATE removed SET n = n + 1 WHERE name = 'rewards'")
+    assert any("of removed differs from its checksum" in each for each in damages(path))
+
+
 def test_a_number_that_became_large_is_noticed(path: Path) -> None:
     change(path, f"UPDATE rewards SET seq = {2**60} WHERE seq = 5")
     found = damages(path)
