@@ -360,7 +360,7 @@ def _span(since: float | None, until: float | None) -> tuple[int, int]:
 def check_pyarrow() -> None:
     """Raise ``MissingExtraError`` if pyarrow, which writes the files, is not installed."""
     try:
-        import pyarrow  # noqa: F401
+        import pyarrow.parquet  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(
             "exporting decisions needs pyarrow: pip install 'mixts[table]'"
