@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from mixts import Belief, MixturePrior, errors
 from mixts.extend import Seed, checks, random
@@ -18,6 +19,7 @@ from mixts_serve.calls import Calls, Value
 from mixts_serve.periodic import WindowCloser, silence_warning
 from mixts_serve.records import (
     ActionPosteriors,
+    Erased,
     Health,
     Operation,
     PriorVersion,
@@ -27,15 +29,12 @@ from mixts_serve.records import (
 )
 from mixts_serve.rules import DEFAULT_EXPLORE, DEFAULT_POLICY, Policy, Rules
 from mixts_serve.store import DecisionStore
-from mixts_serve.store.base import FIND_META, TRIAL_KEY, Transaction, TransactionConflictError
+from mixts_serve.store.base import FIND_META, TRIAL_KEY, Transaction
 from mixts_serve.store.tables import ActionSet
 from mixts_serve.trials import Sides
 from mixts_serve.writer import MAX_WORK, BatchWriter, Done
 
 R = TypeVar("R")
-
-_ATTEMPTS = 8
-"""Attempts to complete a transaction that conflicts with those of other writers."""
 
 
 class Decider(Calls):
@@ -188,6 +187,28 @@ class Decider(Calls):
         """
         self._writer.submit(operations, done, loop if self.store.backend.is_quick else None)
 
+    def erase(self, task: str) -> Erased:
+        """Erase a task with everything about it; what comes under its name later is a new task.
+
+        Counts of tasks, decisions and rewards are then those without it. A file has no byte of it
+        when this returns, unless ``overwritten`` is False; what PostgreSQL keeps is its server's.
+
+        Parameters
+        ----------
+        task : str
+            The task's name; one that the store does not know changes nothing.
+
+        Returns
+        -------
+        Erased
+            Whether the task was known, and how many decisions it had.
+        """
+        names = [checked_name(task, "task")]
+        found: Erased = self._writer.run(
+            lambda: self._transact(lambda transaction: transaction.erase(names))
+        )
+        return replace(found, overwritten=self.store.backend.purge())
+
     def _many(self, operations: Sequence[Any], kind: type) -> list[Any]:
         if not all(isinstance(operation, kind) for operation in operations):
             raise errors.ParameterError(f"expected a list of {kind.__name__}, got {operations!r}")
@@ -217,17 +238,7 @@ class Decider(Calls):
         return self._transact(work, wait)
 
     def _transact(self, work: Callable[[Transaction], R], wait: bool = True) -> R:
-        """Call a function in one transaction; retry after a conflict with another writer."""
-        for _ in range(_ATTEMPTS):
-            try:
-                with self.store.backend.transaction(wait) as transaction:
-                    return work(transaction)
-            except TransactionConflictError as error:
-                conflict = error
-        raise errors.StoreUnavailableError(
-            f"{self.store.name}: {_ATTEMPTS} attempts conflicted with other writers ({conflict}); "
-            "nothing was changed"
-        ) from conflict
+        return self.store.backend.transact(work, wait)
 
     # -- the prior ----------------------------------------------------------------------------
 

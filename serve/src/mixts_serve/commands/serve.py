@@ -68,7 +68,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         "learn only from rewards that arrive within this time after their decision: seconds, or "
         "90m, 12h, 30d (default: no limit)"
     )
-    add("--reward-window", type=_seconds, metavar="TIME", help=late)
+    add("--reward-window", type=seconds, metavar="TIME", help=late)
     default = (
         "reward of a decision if no other arrives within the reward window: 0 if clients report "
         "clicks only (default: silence says nothing)"
@@ -251,7 +251,8 @@ def _log_to_stderr(level: str) -> Iterator[None]:
             logger.level, logger.propagate = state
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Return a time in seconds, of an option."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", text)
     if found is None or float(found[1]) == 0:
         raise argparse.ArgumentTypeError(f"expected seconds, or 90m, 12h, 30d, got {text!r}")

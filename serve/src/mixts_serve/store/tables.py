@@ -245,6 +245,7 @@ DECISIONS = Table(
         "CREATE INDEX decisions_by_task ON decisions (task, seq)",
         "CREATE UNIQUE INDEX decisions_by_key ON decisions (task, key) WHERE key IS NOT NULL",
         "CREATE INDEX decisions_by_slate ON decisions (slate) WHERE slate IS NOT NULL",
+        "CREATE INDEX decisions_by_offer ON decisions (action_set) WHERE action_set IS NOT NULL",
     ),
     derived=frozenset({"activated_at"}),
 )  # fmt: skip
@@ -261,18 +262,20 @@ METRICS = Table(
     "metrics", records.LoggedMetric, rules={"decision": "REFERENCES decisions"},
     indices=("CREATE UNIQUE INDEX metrics_by_decision ON metrics (decision, name)",),
 )  # fmt: skip
-OPEN_WINDOWS = Table(
-    "open_windows", records.OpenWindow, ("has_default", "due", "decision"),
-    {"decision": "REFERENCES decisions"},
-)  # fmt: skip
+# Its decision is no reference: a database would look for each deleted decision in the whole table.
+OPEN_WINDOWS = Table("open_windows", records.OpenWindow, ("has_default", "due", "decision"))
 ACTIVITY = Table("activity", records.Tally, ("start", "writer"))
 COUNTS = Table("counts", records.SpanCount, ("span", "start", "arm", "version", "policy", "writer"))
+ARCHIVED_COUNTS = Table("archived_counts", records.SpanCount, COUNTS.key)
+BASES = Table("bases", records.TaskBase, rules={"task": "UNIQUE REFERENCES tasks"})
+REMOVED = Table("removed", records.Removal, rules={"name": "UNIQUE"})
 
 TABLES = (
     META, PRIORS, ACTIVATIONS, TASKS, ACTION_SETS, DECISIONS, REWARDS, LATE_REWARDS, ACTIVATED,
-    METRICS, OPEN_WINDOWS, ACTIVITY, COUNTS,
+    METRICS, BASES, REMOVED, ARCHIVED_COUNTS, OPEN_WINDOWS, ACTIVITY, COUNTS,
 )  # fmt: skip
-"""Each table after those to which it refers. The last three are derived from the log."""
+"""Each table after those to which it refers. The last three are derived from the log and from what
+archived rows left: ``bases`` and ``archived_counts``."""
 
 
 # -- reading records ------------------------------------------------------------------------------
@@ -322,6 +325,8 @@ DECISION_OF_TASK = Query(
     {**DECISION.expressions, "task_name": "t.name"},
     f"{DECISION.source} JOIN tasks t ON t.number = d.task",
 )
+BASE = Query(records.TaskBase, _all(BASES, "b"), "bases b")
+REMOVAL = Query(records.Removal, _all(REMOVED, "r"), "removed r")
 OFFERED = Query(ActionSet, _all(ACTION_SETS, "s", "digest"), "action_sets s")
 METRIC = Query(records.LoggedMetric, _all(METRICS, "m"), "metrics m")
 REWARD = Query(

@@ -129,9 +129,19 @@ def test_impossible_names_and_unknown_addresses(running: Running, path: str, sta
 
 
 def test_a_wrong_method_says_which_are_right(running: Running) -> None:
-    for path, allowed in (("/v1/priors", "GET, HEAD, POST"), ("/v1/tasks/x", "GET, HEAD")):
+    for path, allowed in (("/v1/priors", "GET, HEAD, POST"), ("/v1/arms", "GET, HEAD, POST")):
         answer = call(running.service, "DELETE", path)
         assert (answer.status, answer.headers["allow"]) == (405, allowed)
+
+
+def test_a_task_is_erased_once(running: Running) -> None:
+    running.decider.decide("a/b c")
+    erased = [call(running.service, "DELETE", "/v1/tasks/a%2Fb%20c") for _ in range(2)]
+    assert [answer.status for answer in erased] == [200, 200]
+    counts = [(answer.json["tasks"], answer.json["unknown"]) for answer in erased]
+    assert counts == [(1, 0), (0, 1)]
+    assert get(running.service, "/v1/tasks/a%2Fb%20c").status == 404
+    assert call(running.service, "DELETE", "/v1/tasks/%00").status == 422
 
 
 # -- priors ---------------------------------------------------------------------------------------
