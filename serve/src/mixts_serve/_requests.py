@@ -24,7 +24,15 @@ from mixts.extend import Array, checks
 from mixts_serve.calls import Value
 from mixts_serve.http.refusals import RESPONSES
 from mixts_serve.offers import has_names, is_named, plain_actions
-from mixts_serve.records import Activate, Decide, Decision, Operation, Receipt, Reward
+from mixts_serve.records import (
+    Activate,
+    Decide,
+    Decision,
+    MadeDecision,
+    Operation,
+    Receipt,
+    Reward,
+)
 
 MAX_ITEMS, MAX_BYTES = 1_000, 1_000_000
 """Size of one request of a batch; services accept it by default."""
@@ -33,7 +41,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 """Longest pause before the first retry, which doubles at each retry up to the second number."""
 
 PATHS: dict[type, str] = {
-    Decide: "/v1/decide", Reward: "/v1/reward", Activate: "/v1/activate",
+    Decide: "/v1/decide", MadeDecision: "/v1/decisions", Reward: "/v1/reward",
+    Activate: "/v1/activate",
 }  # fmt: skip
 """Where operations are sent; batches of them, to the same address with ``:batch``."""
 

@@ -29,7 +29,16 @@ from mixts_serve.http.refusals import (
     wrong_method,
 )
 from mixts_serve.http.security import SECURITY_HEADERS, Gate, Tokens
-from mixts_serve.records import Activate, Decide, Decision, Operation, Receipt, Result, Reward
+from mixts_serve.records import (
+    Activate,
+    Decide,
+    Decision,
+    MadeDecision,
+    Operation,
+    Receipt,
+    Result,
+    Reward,
+)
 
 PIECE_BYTES = 32 << 10
 """Bytes of a large body that are decoded at a time, which takes a few milliseconds."""
@@ -74,6 +83,11 @@ DECIDE = OperationKind(
     "decide", protocol.read_decide, Decide, Decision, "Choose an action for a task",
     "Make many decisions, each with its own result", "key", (409,),
 )  # fmt: skip
+MADE = OperationKind(
+    "decisions", protocol.read_made, MadeDecision, Decision,
+    "Log a decision that a client made while the service was away",
+    "Log many decisions that a client made, each with its own result", "id", (409,),
+)  # fmt: skip
 REWARD = OperationKind(
     "reward", protocol.read_reward, Reward, Receipt, "Report the reward of a decision",
     "Report many rewards, each with its own result", "value", (404, 409),
@@ -83,7 +97,7 @@ ACTIVATE = OperationKind(
     "Begin the reward window of a deferred decision: its action was shown",
     "Activate many decisions, each with its own result", "id", (404,),
 )  # fmt: skip
-KINDS = (DECIDE, REWARD, ACTIVATE)
+KINDS = (DECIDE, MADE, REWARD, ACTIVATE)
 
 
 class OperationAddress(NamedTuple):

@@ -98,11 +98,12 @@ def _shorten_descriptions(components: dict[str, Any]) -> None:
 
 def _set_lengths(components: dict[str, Any], limits: Limits) -> None:
     """Add the operator's limits, which the types do not know."""
-    fields = components["Decide"]["properties"]
-    for name in ("actions", "mask", "values", "costs"):
-        for form in fields[name]["anyOf"]:
-            if form.get("type") == "array":
-                form["maxItems"] = limits.actions
+    for record in ("Decide", "MadeDecision"):
+        fields = components[record]["properties"]
+        for name in ("actions", "mask", "values", "costs", "probabilities"):
+            for form in fields.get(name, {}).get("anyOf", ()):
+                if form.get("type") == "array":
+                    form["maxItems"] = limits.actions
 
 
 def _operation(
