@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import re
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from mixts import MixturePrior
 from mixts.agents import NewShare
 from mixts.cli import share
 from mixts.errors import ParameterError
+from mixts_serve import logs
 
 _DESCRIPTION = """\
 Serve decisions over HTTP. POST /v1/decide chooses an action for a task, POST /v1/reward reports its
@@ -107,11 +107,13 @@ def register(parser: argparse.ArgumentParser) -> None:
     levels = ("debug", "info", "warning", "error")
     level = "messages on standard error (default warning; debug: also every request)"
     logging_options.add_argument("--log-level", choices=levels, default="warning", help=level)
+    form = "lines of text (the default), or of JSON: time, level, logger, message and traceback"
+    logging_options.add_argument("--log-format", choices=logs.FORMATS, default="text", help=form)
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal arrives."""
-    with _log_to_stderr(options.log_level):
+    with logs.to_stderr(options.log_level, options.log_format):
         _serve(options)
     return 0
 
@@ -174,12 +176,11 @@ def _exit_if_closing_hangs() -> Iterator[Callable[[], None]]:
     """Yield a function that starts the clock; the process ends if the ``with`` block does not."""
 
     def leave() -> None:
-        print(
-            f"mixts: the store has not answered for {CLOSE_SECONDS:g} s, so the service ends "
-            "without it: operations without a response may or may not have been written; clients "
-            "may repeat them, decisions with the same key",
-            file=sys.stderr,
-            flush=True,
+        log.error(
+            "the store has not answered for %g s, so the service ends without it: operations "
+            "without a response may or may not have been written; clients may repeat them, "
+            "decisions with the same key",
+            CLOSE_SECONDS,
         )
         os._exit(FAILED)
 
@@ -217,25 +218,6 @@ def _read_again(service: Any, options: argparse.Namespace) -> None:
         log.info("read the tokens of %s again", options.token_file)
     except ParameterError as error:
         log.error("the tokens stay as they were: %s", error)
-
-
-@contextmanager
-def _log_to_stderr(level: str) -> Iterator[None]:
-    """Write the messages of the service, the library and the HTTP server to standard error."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("mixts: %(levelname)s: %(message)s"))
-    loggers = [logging.getLogger(name) for name in ("mixts", "mixts_serve", "uvicorn.error")]
-    before = [(logger.level, logger.propagate) for logger in loggers]
-    for logger in loggers:
-        logger.addHandler(handler)
-        logger.setLevel(getattr(logging, level.upper()))
-        logger.propagate = False
-    try:
-        yield
-    finally:
-        for logger, state in zip(loggers, before, strict=True):
-            logger.removeHandler(handler)
-            logger.level, logger.propagate = state
 
 
 def _seconds(text: str) -> float:

@@ -356,9 +356,9 @@ class Service:
     def _count(self, name: str, scope: Scope, status: int, started: float) -> None:
         self.metrics.count_request(name, status, perf_counter() - started)
         if access_log.isEnabledFor(logging.DEBUG):
-            # The path as it came: once decoded, it may have line breaks.
-            address, path = (scope.get("client") or ("",))[0], scope["raw_path"].decode("latin-1")
-            access_log.debug("%s %s %s %d", address, scope["method"], path, status)
+            # Not the path: a task's name may be in it.
+            address = (scope.get("client") or ("",))[0]
+            access_log.debug("%s %s %s %d", address, scope["method"], name, status)
 
     async def _route(self, scope: Scope, receive: Receive, sender: Sender) -> None:
         """Respond to a request for anything but an operation."""
