@@ -169,6 +169,12 @@ def has_names(actions: Any) -> bool:
     return any(issubclass(kind, (Mapping, Offered)) for kind in kinds)
 
 
+def offered_ids(actions: Any) -> list[str | None]:
+    """Return the id of each action that is offered with one, else None."""
+    items = actions if has_names(actions) else ()
+    return [_offered(item, k).id for k, item in enumerate(items)]
+
+
 def _offered(item: Any, k: int) -> Offered:
     if isinstance(item, Mapping):
         if "features" not in item or not item.keys() <= {"id", "features"}:

@@ -78,6 +78,8 @@ def register(parser: argparse.ArgumentParser) -> None:
     add = listening.add_argument
     add("--host", default="127.0.0.1", help="address (default 127.0.0.1: this machine only)")
     add("--port", type=_port, default=8321, help="port (default 8321; 0: any free port)")
+    prefix = "beginning of all paths, such as /bandit, for a proxy that passes them on whole"
+    add("--path-prefix", default="", metavar="PATH", help=prefix)
     tokens = (
         "file of tokens that clients must send: one a line, alone or followed by a space and its "
         "scopes, such as read,write,admin (required unless --host is this machine)"
@@ -122,7 +124,7 @@ def _serve(options: argparse.Namespace) -> None:
     # Import here: a missing package is reported before anything slow happens.
     from mixts_serve.decider import Decider
     from mixts_serve.http import server
-    from mixts_serve.http.app import Service
+    from mixts_serve.http.app import Service, checked_prefix
     from mixts_serve.http.protocol import Limits
     from mixts_serve.rules import DEFAULT_POLICY, Policy, Rules
     from mixts_serve.store import DecisionStore
@@ -134,6 +136,7 @@ def _serve(options: argparse.Namespace) -> None:
             "--default-reward needs --reward-window, after which silence counts, such as 30m"
         )
     limits = Limits(body=options.max_body, actions=options.max_actions, batch=options.max_batch)
+    prefix = checked_prefix(options.path_prefix)
     # Check the settings and the prior before a store is created for them.
     policy = Policy.checked(
         options.policy or DEFAULT_POLICY, options.horizon, options.floor, options.new_item_share
@@ -153,13 +156,15 @@ def _serve(options: argparse.Namespace) -> None:
             max_work=options.max_work, max_numbers=options.max_numbers, force=options.force,
         ) as decider,
     ):  # fmt: skip
-        service = Service(decider, store, tokens=tokens, host=options.host, limits=limits)
+        service = Service(
+            decider, store, tokens=tokens, host=options.host, limits=limits, prefix=prefix
+        )
         read_again = None if tokens is None else partial(_read_again, service, options)
 
         def print_address() -> None:
             version = store.active_version()
             details = f"prior version {version}, policy {policy.name}, {store.name}"
-            print(f"mixts: serving {server.url_of(listener)} ({details})", flush=True)
+            print(f"mixts: serving {server.url_of(listener)}{prefix} ({details})", flush=True)
 
         try:
             server.run(service, listener, print_address, read_again)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mixts.errors import MixtsError, StoreError
+from mixts.errors import MixtsError, ParameterError, StoreError
 from mixts_serve.http import Receive, Scope, Send, endpoints, protocol
 from mixts_serve.http.endpoints import Endpoints, Request
 from mixts_serve.http.metrics import Metrics
@@ -28,7 +29,7 @@ from mixts_serve.http.refusals import (
     retry_after,
     wrong_method,
 )
-from mixts_serve.http.security import SECURITY_HEADERS, Gate, Tokens
+from mixts_serve.http.security import OPEN_PATHS, SECURITY_HEADERS, Gate, Tokens
 from mixts_serve.records import (
     Activate,
     Decide,
@@ -297,8 +298,10 @@ class Service:
         tokens: Tokens | None = None,
         host: str = "127.0.0.1",
         limits: Limits | None = None,
+        prefix: str = "",
     ) -> None:
         self._limits = limits or Limits()
+        self._prefix = checked_prefix(prefix)
         self._gate = Gate(tokens, host)
         self.metrics = Metrics()
         self._operations = Operations(decider, self._limits, self.metrics)
@@ -306,7 +309,7 @@ class Service:
 
         @cache
         def openapi() -> bytes:
-            return protocol.encode(document(ENDPOINTS, self._limits, needs_token))
+            return protocol.encode(document(ENDPOINTS, self._limits, needs_token, self._prefix))
 
         self._endpoints = Endpoints(
             decider, store, self._limits, self.metrics, openapi, needs_token
@@ -325,9 +328,11 @@ class Service:
         if scope["type"] != "http":
             raise NotImplementedError(f"this application speaks HTTP, not {scope['type']}")
         started = perf_counter()
-        operation = OPERATIONS.get(scope["path"])
-        sender = Sender(send)
+        operation, sender = None, Sender(send)
         try:
+            if self._prefix:
+                self._leave_prefix(scope)
+            operation = OPERATIONS.get(scope["path"])
             headers = read_headers(scope["headers"])
             self._gate.admit(scope, headers)
             if operation is None:
@@ -340,6 +345,19 @@ class Service:
             await sender.refuse(refusal_for(error))
         name = operation.name if operation else scope.get("mixts.endpoint", "none")
         self._count(name, scope, sender.status, started)
+
+    def _leave_prefix(self, scope: Scope) -> None:
+        """Take the prefix off the path; health checks are answered without it, too."""
+        prefix, path = self._prefix, scope["path"]
+        if path.startswith(f"{prefix}/") and scope["raw_path"].startswith(f"{prefix}/".encode()):
+            scope["path"] = path.removeprefix(prefix)
+            scope["raw_path"] = scope["raw_path"].removeprefix(prefix.encode())
+            scope["root_path"] = prefix
+        elif path == prefix:
+            location = (b"location", f"{prefix}/".encode())
+            raise RefusalError(308, "moved", f"the pages are at {prefix}/", headers=(location,))
+        elif path not in OPEN_PATHS:
+            raise RefusalError(404, "not_found", f"all addresses begin with {prefix}/")
 
     async def _operate(
         self, operation: OperationAddress, scope: Scope, receive: Receive, sender: Sender,
@@ -366,6 +384,18 @@ class Service:
         scope["mixts.endpoint"] = name
         response = await handle(Request(scope, receive, parameters))
         await sender.respond(response.status, response.body, response.headers, response.kind)
+
+
+_PREFIX = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*")
+
+
+def checked_prefix(prefix: str) -> str:
+    """Return the beginning of all addresses, such as "/bandit", or an empty one."""
+    if not _PREFIX.fullmatch(prefix):
+        raise ParameterError(
+            f"a path prefix is like /bandit, of letters, digits and -._~, got {prefix!r}"
+        )
+    return prefix
 
 
 STOPPING = RefusalError(

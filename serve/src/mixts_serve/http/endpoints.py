@@ -494,4 +494,5 @@ _HOST = re.compile(r"[A-Za-z0-9.:\[\]-]{1,255}")
 def _address(request: Request) -> str:
     """Return the address of the service as the client's Host header gives it."""
     host = dict(request.scope["headers"]).get(b"host", b"").decode("latin-1")
-    return f"http://{host}" if _HOST.fullmatch(host) else "http://127.0.0.1"
+    prefix = request.scope.get("root_path", "")
+    return f"http://{host if _HOST.fullmatch(host) else '127.0.0.1'}{prefix}"
