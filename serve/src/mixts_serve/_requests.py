@@ -34,6 +34,8 @@ from mixts_serve.records import (
     Operation,
     Receipt,
     Reward,
+    checked_name,
+    checked_outcome,
 )
 
 log = logging.getLogger("mixts_serve")
@@ -205,11 +207,17 @@ def _checked_amounts(amounts: Any, name: str) -> Any:
 
 
 def _checked_reward(request: Reward) -> Reward:
-    expected = "a reward must be a finite number"
-    value = _finite(request.value, expected, errors.OutcomeError)
-    if value.ndim:
-        raise errors.OutcomeError(f"{expected}, got {request.value!r}")
-    return msgspec.structs.replace(request, value=value.item())
+    value, metrics = request.value, request.metrics
+    if value is not None:
+        value = checked_outcome(value, "a reward must be a finite number")
+    if metrics is not None:
+        metrics = {
+            checked_name(name, "the name of a metric"): checked_outcome(
+                number, f"metric {name!r} must be a finite number"
+            )
+            for name, number in metrics.items()
+        }
+    return msgspec.structs.replace(request, value=value, metrics=metrics)
 
 
 def _finite(given: Any, expected: str, error: type[errors.MixtsError]) -> Array:
