@@ -1,6 +1,6 @@
 """Time to a decision of a client with a fallback, while the service is there, and while it is not.
 
-    python -m benchmarks.service.away
+    .venv/bin/python benchmarks/service/away.py
 
 The service runs in a process of its own. It is killed, stopped (SIGSTOP), and replaced by an
 address that answers no packets: a port whose queue of connections is full. Each time a client makes
@@ -65,14 +65,15 @@ def silent() -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-def measure(url: str, n: int, end: Callable[[], None], *, awaited: bool) -> list[float]:
-    """Return the seconds of n decisions after the end of the service."""
+def measure(url: str, n: int, end: Callable[[], None] | None, *, awaited: bool) -> list[float]:
+    """Return the seconds of n decisions after the end of the service; None: there was none."""
     if awaited:
         return asyncio.run(measure_awaited(url, n, end))
     times = []
     with Client(url, fallback=prior(), timeout=1) as client:
-        client.decide("warm")
-        end()
+        if end is not None:
+            client.decide("warm")
+            end()
         for k in range(n):
             started = time.perf_counter()
             client.decide(f"task {k}")
@@ -81,12 +82,13 @@ def measure(url: str, n: int, end: Callable[[], None], *, awaited: bool) -> list
     return times
 
 
-async def measure_awaited(url: str, n: int, end: Callable[[], None]) -> list[float]:
+async def measure_awaited(url: str, n: int, end: Callable[[], None] | None) -> list[float]:
     """Return the same of an ``AsyncClient``."""
     times = []
     async with AsyncClient(url, fallback=prior(), timeout=1) as client:
-        await client.decide("warm")
-        end()
+        if end is not None:
+            await client.decide("warm")
+            end()
         for k in range(n):
             started = time.perf_counter()
             await client.decide(f"task {k}")
@@ -104,11 +106,11 @@ def main() -> None:
     for name in ("there", "killed", "stopped", "silent"):
         for awaited in (False, True):
             with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as (process, url):
-                ends: dict[str, Callable[[], None]] = {
+                ends: dict[str, Callable[[], None] | None] = {
                     "there": lambda: None,
                     "killed": lambda process=process: (process.kill(), process.wait())[0],
                     "stopped": lambda process=process: process.send_signal(signal.SIGSTOP),
-                    "silent": lambda: None,
+                    "silent": None,
                 }
                 with ExitStack() as stack:
                     target = stack.enter_context(silent()) if name == "silent" else url
