@@ -100,6 +100,29 @@ class Decide(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         )  # fmt: skip
 
 
+class MadeDecision(
+    Decide, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True
+):
+    """A decision that a client made while the service was away, to be logged.
+
+    The fields of ``Decide`` say what the client was asked; ``defer`` and ``top`` must be left out.
+
+    Parameters
+    ----------
+    id : str
+        The client's id of the decision, of 32 hexadecimal digits: the first 12 are the time, in
+        milliseconds since 1970. The same decision again, by its id, changes nothing.
+    action : int or str
+        The arm or the row that was taken, or its name or id.
+    probabilities : (K,) array_like, optional
+        Probability of each action; None: the action was certain.
+    """
+
+    id: Name
+    action: int | Name
+    probabilities: list[float] | None = None
+
+
 class Reward(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The reward of a decision, other metrics of it, or both.
 
@@ -137,7 +160,7 @@ class Expire(Struct, frozen=True):
     decision: str
 
 
-Operation = Decide | Reward | Activate | Expire
+Operation = Decide | MadeDecision | Reward | Activate | Expire
 
 # -- responses ------------------------------------------------------------------------------------
 
