@@ -12,7 +12,7 @@ from mixts_serve._version import __version__ as __version__
 if TYPE_CHECKING:
     from mixts_serve.client import AsyncClient, Client
     from mixts_serve.decider import Decider
-    from mixts_serve.records import Decide, Decision, Receipt, Reward, TaskState
+    from mixts_serve.records import Decide, Decision, Erased, Receipt, Reward, TaskState
     from mixts_serve.store import DecisionStore
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Decider",
     "Decision",
     "DecisionStore",
+    "Erased",
     "Receipt",
     "Reward",
     "TaskState",

@@ -519,7 +519,7 @@ def _choose(
     if silent is not None:
         offer = offer._replace(waiting=decided.belief.checked_waiting(*silent))
     if decided.side == CONTROL:  # nothing but the baseline decides
-        offer = offer._replace(floor=0.0, new_share=None)
+        offer = offer._replace(explore=0.0, new_share=None)
     choice = decided.agent.decide(offer)
     shown, weights = choice.actions.reshape(len(rows), -1), decided.belief.working_weights(rows)
     of_shown = np.take_along_axis(choice.probabilities, shown, axis=1)

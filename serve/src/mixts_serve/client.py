@@ -18,7 +18,7 @@ from mixts.extend import checks, files
 from mixts_serve._requests import Request, Requests, ServiceError, Steps, prior_of, segment
 from mixts_serve.calls import Calls, Value
 from mixts_serve.fallback import Fallback, Queued
-from mixts_serve.records import Activation, PriorVersion, TaskState
+from mixts_serve.records import Activation, Erased, PriorVersion, TaskState
 from mixts_serve.versions import ArmChanges, ArmList
 
 __all__ = ["AsyncClient", "Client", "Queued", "ServiceError"]
@@ -128,6 +128,22 @@ class Client(Requests, Calls):
             Numbers of decisions and rewards, weights of the components, and mean rewards.
         """
         return self._call("GET", f"/v1/tasks/{segment(name)}", TaskState)
+
+    def erase(self, task: str) -> Erased:
+        """Erase a task with everything about it; what comes under its name later is a new task.
+
+        Parameters
+        ----------
+        task : str
+            The task's name; one that the store does not know changes nothing.
+
+        Returns
+        -------
+        Erased
+            Whether the task was known, and how many decisions it had. A call that was repeated
+            because its response was lost counts the task as unknown.
+        """
+        return self._call("DELETE", f"/v1/tasks/{segment(task)}", Erased)
 
     def priors(self) -> list[PriorVersion]:
         """Return all versions of the prior.
@@ -363,6 +379,7 @@ class AsyncClient(Requests):
     reward_many = _awaited(Client.reward_many)
     activate_many = _awaited(Client.activate_many)
     task = _awaited(Client.task)
+    erase = _awaited(Client.erase)
     priors = _awaited(Client.priors)
     upload_prior = _awaited(Client.upload_prior)
     activate_prior = _awaited(Client.activate_prior)

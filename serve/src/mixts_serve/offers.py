@@ -50,15 +50,9 @@ def checked_request(request: Decide, prior: MixturePrior, policy: Policy) -> Ask
         if prior.features is not None:
             prior.features.check_ranges(offer.actions)
         prior.family.check_learnable(offer.actions)
-    n_available = offer.n_actions if offer.mask is None else int(offer.mask.sum())
-    if policy.floor > 1 / n_available:
-        raise ActionError(
-            f"{n_available} actions cannot all have the floor of {policy.floor:g}: offer at most "
-            f"{int(1 / policy.floor)}, or lower the floor"
-        )
     offer = offer.with_money(prior, request.values, request.costs, names)
     offer = offer.with_top(prior, request.top)
-    limited = offer._replace(floor=policy.floor, new_share=policy.new_item_share)
+    limited = offer._replace(explore=policy.explore, new_share=policy.new_item_share)
     return Asked(request, limited, ids)
 
 

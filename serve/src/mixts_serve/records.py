@@ -240,6 +240,40 @@ class Receipt(Struct, frozen=True, omit_defaults=True):
     """The reward came after the reward window: it was logged, not learned from."""
 
 
+class Erased(Struct, frozen=True):
+    """Result of erasing tasks; nothing of them is left in the store.
+
+    Attributes
+    ----------
+    tasks : int
+        Number of tasks that were known, and are erased.
+    decisions : int
+        Number of their decisions in the log.
+    unknown : int
+        Number of names of which the store knows nothing.
+    archived : int
+        Number of their decisions that were archived before: they are in files outside the store,
+        from which ``mixts store erase --archive`` erases them.
+    overwritten : bool
+        False if a long read, such as an export, keeps the file's log from being emptied: the
+        erased rows cannot be read any more, but their bytes are there until the next erasure.
+    """
+
+    tasks: int = 0
+    decisions: int = 0
+    unknown: int = 0
+    archived: int = 0
+    overwritten: bool = True
+
+    def __add__(self, other: Erased) -> Erased:
+        """Return the sum of the counts."""
+        return Erased(
+            self.tasks + other.tasks, self.decisions + other.decisions,
+            self.unknown + other.unknown, self.archived + other.archived,
+            self.overwritten and other.overwritten,
+        )  # fmt: skip
+
+
 Result = Decision | Receipt | MixtsError
 
 
@@ -390,6 +424,31 @@ class TaskEntry(Counts):
     certainty: float = 0.0
     version: int = 0
     statistics: bytes = b""
+
+
+class TaskBase(Counts):
+    """A row of ``bases``: the part of a task's counts and statistics that archived rows had."""
+
+    seq: int
+    task: int
+    statistics: bytes = b""
+
+
+class Removal(Struct):
+    """A row of ``removed``: the rows of a numbered table that were erased or archived.
+
+    They leave gaps in the numbers, and no number is given twice.
+    """
+
+    seq: int
+    name: str
+    """Name of the table."""
+    n: int = 0
+    """Number of the rows."""
+    total: int = 0
+    """Sum of their numbers, modulo 2^62."""
+    last: int = 0
+    """The largest of their numbers."""
 
 
 class LoggedDecision(Struct, frozen=True):

@@ -53,11 +53,11 @@ def register(parser: argparse.ArgumentParser) -> None:
     add("--policy", metavar="NAME", help=policy)
     horizon = "expected number of decisions of a task: exploration fades towards its end"
     add("--horizon", type=_count, metavar="N", help=horizon)
-    floor = (
-        "smallest probability of every action (default 0); off-policy evaluation of any other "
-        "policy, and the policies greedy and ucb, need one above 0, such as 1%%"
+    explore = (
+        "share of the decisions that is drawn evenly among the available actions (default 1%%); "
+        "off-policy evaluation of other policies, and the policies greedy and ucb, need one above 0"
     )
-    add("--floor", type=share, default=0.0, metavar="SHARE", help=floor)
+    add("--explore", type=share, metavar="SHARE", help=explore)
     new_items = (
         "largest share of decisions that new arms may take together, such as 5%%, or the smallest "
         "and the largest, such as 1%%-5%% (default: no limit); an arm is new until a prior is "
@@ -68,7 +68,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         "learn only from rewards that arrive within this time after their decision: seconds, or "
         "90m, 12h, 30d (default: no limit)"
     )
-    add("--reward-window", type=_seconds, metavar="TIME", help=late)
+    add("--reward-window", type=seconds, metavar="TIME", help=late)
     default = (
         "reward of a decision if no other arrives within the reward window: 0 if clients report "
         "clicks only (default: silence says nothing)"
@@ -135,7 +135,7 @@ def _serve(options: argparse.Namespace) -> None:
     from mixts_serve.http import server
     from mixts_serve.http.app import Service, checked_prefix
     from mixts_serve.http.protocol import Limits
-    from mixts_serve.rules import DEFAULT_POLICY, Policy, Rules
+    from mixts_serve.rules import DEFAULT_EXPLORE, DEFAULT_POLICY, Policy, Rules
     from mixts_serve.store import DecisionStore
     from mixts_serve.versions import check_servable
 
@@ -147,8 +147,9 @@ def _serve(options: argparse.Namespace) -> None:
     limits = Limits(body=options.max_body, actions=options.max_actions, batch=options.max_batch)
     prefix = checked_prefix(options.path_prefix)
     # Check the settings and the prior before a store is created for them.
+    explore = DEFAULT_EXPLORE if options.explore is None else options.explore
     policy = Policy.checked(
-        options.policy or DEFAULT_POLICY, options.horizon, options.floor, options.new_item_share
+        options.policy or DEFAULT_POLICY, options.horizon, explore, options.new_item_share
     )
     rules = Rules.checked(
         policy, options.reward_window, options.default_reward, options.holdback, options.baseline
@@ -161,7 +162,7 @@ def _serve(options: argparse.Namespace) -> None:
         server.bind(options.host, options.port) as listener,
         DecisionStore(options.store) as store,
         Decider(
-            prior, store, policy=policy.name, floor=policy.floor, horizon=policy.horizon,
+            prior, store, policy=policy.name, explore=policy.explore, horizon=policy.horizon,
             new_item_share=policy.new_item_share, reward_window=options.reward_window,
             default_reward=options.default_reward, holdback=options.holdback,
             baseline=options.baseline, max_pending=options.max_pending,
@@ -237,7 +238,8 @@ def _read_again(service: Any, options: argparse.Namespace) -> None:
         log.error("the tokens stay as they were: %s", error)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Return a time in seconds, of an option."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", text)
     if found is None or float(found[1]) == 0:
         raise argparse.ArgumentTypeError(f"expected seconds, or 90m, 12h, 30d, got {text!r}")

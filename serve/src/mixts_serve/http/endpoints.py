@@ -29,7 +29,7 @@ from mixts_serve.http.openapi import BODY_ERRORS, TASK, Endpoint, parameter
 from mixts_serve.http.protocol import ActivePriorInfo, HealthStatus, Limits, read_headers
 from mixts_serve.http.refusals import Header, RefusalError, retry_after, wrong_method
 from mixts_serve.http.security import PAGE_POLICY
-from mixts_serve.records import Activation, PriorVersion, TaskState
+from mixts_serve.records import Activation, Erased, PriorVersion, TaskState
 from mixts_serve.versions import ArmChanges, ArmList
 
 
@@ -205,6 +205,15 @@ class Endpoints:
         """Return the counts and the belief of a task."""
         name = path_parameter(request, "task")
         return json_response(await self.readers.run(self._decider.task, name))
+
+    @endpoint(
+        "DELETE", "/v1/tasks/{task}", Erased, "Erase a task and everything about it",
+        scope="admin", errors=(422,), parameters=(TASK,),
+    )  # fmt: skip
+    async def erase_task(self, request: Request) -> Response:
+        """Erase a task; one that is unknown is no error, so the request may be repeated."""
+        name = path_parameter(request, "task")
+        return json_response(await self.readers.run(self._decider.erase, name))
 
     @endpoint("GET", "/v1/prior", ActivePriorInfo, "Describe the active prior")
     async def prior(self, request: Request) -> Response:

@@ -14,7 +14,13 @@ from msgspec.structs import asdict, replace
 from mixts.errors import ParameterError, StoreError
 from mixts_serve.records import COUNTED, Deployment, PriorVersion
 from mixts_serve.store import views
-from mixts_serve.store.base import COUNT_SPANS, DEPLOYED, Backend, deployment_of
+from mixts_serve.store.base import (
+    COUNT_SPANS,
+    DEPLOYED,
+    ERASED_START,
+    Backend,
+    deployment_of,
+)
 from mixts_serve.store.tables import OFFERED, ActionSet, Query, Row, unpack
 
 _SECOND = 1_000_000
@@ -79,7 +85,7 @@ _ACTIONS = Query(
 _ACTIVITY = Query(
     views.Activity,
     {"start": _seconds("(start - start % ?)"), **_COUNTS},
-    "activity WHERE start >= ? GROUP BY 1 ORDER BY 1",
+    f"activity WHERE start >= ? AND start < {ERASED_START} GROUP BY 1 ORDER BY 1",
 )
 _LONGEST_WAIT = """
     SELECT MAX(wait) FROM (
@@ -121,15 +127,18 @@ _FINAL = """
 _SUMS = ("counted", "reward_sum", "reward_squares")
 """Fields of ``Earnings`` that the last columns of ``_FINAL`` are."""
 _EARNED = ", ".join(_COUNTS.values())
-_ARMS = f"SELECT arm, {_EARNED} FROM counts WHERE span = ? AND start >= ? GROUP BY arm"
+_ARMS = (
+    f"SELECT arm, {_EARNED} FROM counts WHERE span = ? AND start >= ? GROUP BY arm "
+    "HAVING SUM(decisions) > 0"  # the others were erased
+)
 _TRAFFIC = (
     f"SELECT {_seconds('bin')}, arm, {_total('decisions')} FROM (SELECT start - start % ? AS bin, "
     "{} AS arm, decisions FROM counts WHERE span = ? AND start >= ? {}) c "
-    "GROUP BY 1, 2 ORDER BY 1, 2"
+    "GROUP BY 1, 2 HAVING SUM(decisions) > 0 ORDER BY 1, 2"
 )
 _VERSIONS = (
     f"SELECT version, policy, MIN(first_at), MAX(last_at), {_EARNED} FROM counts "
-    "WHERE span = ? GROUP BY version, policy ORDER BY version, policy"
+    "WHERE span = ? GROUP BY version, policy HAVING SUM(decisions) > 0 ORDER BY version, policy"
 )
 _TOTALS = Query(
     views.Totals, {"tasks": _total("tasks"), **_COUNTS}, "activity WHERE start >= ? AND start < ?"
@@ -436,7 +445,7 @@ class DecisionStore:
         begin, end = _moment(since), _moment(final)
         days = max(begin, end - end % _DAY) if by_days else begin
         minutes = begin if logged else max(days, end - end % _TEN_MINUTES)
-        rest = (_first_id(minutes), _first_id(end))
+        rest = (first_id(minutes), first_id(end))
         if final == math.inf and not logged:
             days, minutes, rest = (_NEVER if by_days else begin), _NEVER, (b"", b"")
         elif not logged:
@@ -738,7 +747,7 @@ def _moment(seconds: float) -> int:
     return _NEVER if seconds == math.inf else int(seconds * _SECOND)
 
 
-def _first_id(moment: int) -> bytes:
+def first_id(moment: int) -> bytes:
     """Return what the ids of decisions from a moment on are not less than: see ``new_id``."""
     return min(max(moment // 1000, 0), 2**48 - 1).to_bytes(6, "big")
 
