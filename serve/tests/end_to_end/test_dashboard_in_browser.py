@@ -115,6 +115,23 @@ def page(window: Any) -> Any:
     return window
 
 
+# -- below a prefix -------------------------------------------------------------------------------
+
+
+def test_pages_work_below_a_prefix(site: Site, browser: Any) -> None:
+    with served(site.decider, prefix="/shop/bandit") as address:
+        page = Site(site.decider, address, browser).window("")
+        next_look(page)
+        assert page.url == f"{address}/"
+        page.locator("table.tasks th a").first.click()
+        page.wait_for_url(f"{address}/tasks?**")
+        page.locator("p.back a").click()
+        page.wait_for_url(f"{address}/#tasks")
+        assert page.complaints == []
+        assert all(url.startswith(address) for url in page.asked)
+        page.close()
+
+
 # -- hostile names --------------------------------------------------------------------------------
 
 
