@@ -97,6 +97,7 @@ def test_a_task_with_too_many_rows_refuses_its_reward(store: DecisionStore) -> N
     assert rebuild(store, write=False).differing == 0
 
 
+@pytest.mark.parametrize("address", ["sqlite"], indirect=True)  # the arithmetic is that of both
 @pytest.mark.parametrize("policy", ["ts", "ids", "greedy", "ucb"])
 @pytest.mark.parametrize("other", [1.0, 1e8])
 def test_a_unix_time_spoils_no_batch(store: DecisionStore, policy: str, other: float) -> None:
