@@ -34,7 +34,7 @@ from mixts_serve.records import (
     Operation,
     Receipt,
     Reward,
-    checked_name,
+    checked_metrics,
     checked_outcome,
 )
 
@@ -207,16 +207,10 @@ def _checked_amounts(amounts: Any, name: str) -> Any:
 
 
 def _checked_reward(request: Reward) -> Reward:
-    value, metrics = request.value, request.metrics
+    value = request.value
     if value is not None:
         value = checked_outcome(value, "a reward must be a finite number")
-    if metrics is not None:
-        metrics = {
-            checked_name(name, "the name of a metric"): checked_outcome(
-                number, f"metric {name!r} must be a finite number"
-            )
-            for name, number in metrics.items()
-        }
+    metrics = checked_metrics(request) or None
     return msgspec.structs.replace(request, value=value, metrics=metrics)
 
 
