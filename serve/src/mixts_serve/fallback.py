@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ MAX_QUEUED_BYTES = 64 << 20
 MOST_SENT, MOST_SENT_BYTES = 250, 1_000_000
 """Size of one request: it takes a service that has just come back a few tenths of a second."""
 
-_GREEDY = Policy("greedy")
+_GREEDY = Policy("greedy", explore=0.0)
 
 FallbackLike = MixturePrior | os.PathLike[str] | str | int
 
@@ -53,9 +54,11 @@ class Kept(NamedTuple):
     """A decision or a reward that waits for the service."""
 
     body: bytes
-    decision: Decision | None
+    id: str
+    """Id of the decision that this is, or that the reward is of."""
+    decision: Decision | None = None
     """The decision; None: a reward."""
-    key: tuple[str, str] | None
+    key: tuple[str, str] | None = None
     """The task and the caller's key of the decision."""
 
 
@@ -139,7 +142,7 @@ class Fallback:
                 **{name: getattr(request, name) for name in Decide.__struct_fields__},
                 id=decision.id, action=action,                 probabilities=law,
             )  # fmt: skip
-            if self._keep(Kept(self._encode(made), decision, key)) and key is not None:
+            if self._keep(Kept(self._encode(made), decision.id, decision, key)) and key is not None:
                 self._by_key[key] = decision.id
             return decision
 
@@ -190,7 +193,7 @@ class Fallback:
     def keep(self, reward: Reward, error: errors.MixtsError) -> Receipt:
         """Keep a reward; raise what the service's absence means if there is no room."""
         with self.lock:
-            if not self._keep(Kept(self._encode(reward), None, None)):
+            if not self._keep(Kept(self._encode(reward), reward.decision)):
                 raise errors.StoreUnavailableError(f"{error}; the client's queue is full")
         return Queued(duplicate=False)
 
@@ -204,15 +207,20 @@ class Fallback:
         if kept.decision is None:
             self._rewards.append(kept)
         else:
-            self._decisions[kept.decision.id] = kept
+            self._decisions[kept.id] = kept
         return True
 
     def next_part(self) -> list[Kept]:
-        """Return what to send next: decisions first, so that the service knows them."""
+        """Return what to send next: rewards, if the service knows their decisions, or decisions.
+
+        Once a decision is logged, its reward window may end within a minute.
+        """
         with self.lock:
             part: list[Kept] = []
             size = 0
-            waiting: Iterable[Kept] = self._decisions.values() or self._rewards
+            known = takewhile(lambda kept: kept.id not in self._decisions, self._rewards)
+            rewards = list(islice(known, MOST_SENT))
+            waiting: Iterable[Kept] = rewards or self._decisions.values()
             for kept in waiting:
                 size += len(kept.body) + 1
                 if part and (len(part) == MOST_SENT or size > MOST_SENT_BYTES):
@@ -234,7 +242,7 @@ class Fallback:
                 if isinstance(result, errors.MixtsError):
                     refused.append(result)
                 if kept.decision is not None:
-                    del self._decisions[kept.decision.id]
+                    del self._decisions[kept.id]
                 if kept.key is not None:
                     self._by_key.pop(kept.key, None)
             if part and part[0].decision is None:

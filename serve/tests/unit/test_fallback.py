@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from mixts_serve import AsyncClient, Client, Decider, Decision, DecisionStore, Receipt, fallback
 from mixts_serve.client import Queued
+from mixts_serve.records import Decide, Reward
 
 import mixts
 from mixts.errors import ParameterError, StoreUnavailableError
@@ -204,6 +206,21 @@ def test_what_was_kept_is_sent_once(decider: Decider, caplog: pytest.LogCaptureF
     assert sorted(row.id for row in fallbacks) == sorted(one.id for one in made)
     assert sum(row.value is not None for row in fallbacks) == 201
     assert not caplog.records
+
+
+def test_rewards_follow_their_decisions_closely() -> None:
+    """The service keeps a window open for a minute only: it must not wait for all decisions."""
+    kept, error = fallback.Fallback(0, msgspec.json.encode), StoreUnavailableError("away")
+    kept.keep(Reward("logged before", 1.0), error)
+    made = [kept.decide(Decide("ada"), error).id for _ in range(600)]
+    for id in made:
+        kept.keep(Reward(id, 1.0), error)
+    sent: list[str] = []
+    while part := kept.next_part():
+        sent += [each.id for each in part]
+        kept.settle(part, [None] * len(part))
+    parts = [made[:250], made[250:500], made[500:]]
+    assert sent == ["logged before", *(id for part in parts for id in [*part, *part])]
 
 
 def test_a_lost_answer_makes_no_second_decision(decider: Decider) -> None:
