@@ -5,23 +5,41 @@ guesses the others from the arms that were shown, which are the good ones: it fo
 were not shown. So a refit counts the earlier prior as the tasks that it was learned from: in the M
 step of component s, ``known`` pseudo-tasks of each arm, drawn from the earlier component and
 observed exactly, stand beside the new tasks. An arm without new observations keeps its parameters.
+
+New kinds of task are components beside the earlier ones, which stay where the earlier tasks were.
+A new one begins at a group of similar tasks that the mixture explains badly.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from mixts import _checks
 from mixts.errors import ParameterError
-from mixts.families import Statistics
+from mixts.families import Family, Statistics
 from mixts.families.population import arm_population
-from mixts.learning.em import History, Patience, canonical, climb, known_tasks, refined
+from mixts.learning.em import (
+    Patience,
+    Restart,
+    RestartSpec,
+    best,
+    canonical,
+    climb,
+    groups_of,
+    known_tasks,
+    points_of,
+    refined,
+    start,
+)
 from mixts.learning.histories import observed_tasks, statistics_of
-from mixts.learning.learn import Learned
-from mixts.learning.models import model_of
+from mixts.learning.learn import Learned, unused_name
+from mixts.learning.models import Model, model_of
+from mixts.learning.models.predictive import mixture_evidence
+from mixts.learning.stack import closest
 from mixts.origin import Origin
 from mixts.prior import MixturePrior
 
@@ -30,14 +48,24 @@ LEAST_KNOWN = 1.0
 observed, count as one task."""
 _FIXED = 1e9
 """Pseudo-tasks of a component that was not learned, such as the broad one: it stays as it is."""
+_UNKNOWN = 1e-6
+"""Weight of a new component in the earlier prior, and pseudo-tasks from which that knows it."""
+_SPARE_GROUPS = 3
+"""Groups of similar tasks beyond the number of components, so that a small kind is one of them."""
+_LARGEST_GAIN = 500.0
+"""Largest gain of a task's log evidence that counts in a promise: its exponential is finite."""
+_TRIED = 3
+"""Number of groups from which a new component begins: those that promise the largest evidence."""
 
 
-def refit_prior(prior: MixturePrior, tasks: Any, *, n_tasks: float | None = None) -> MixturePrior:
+def refit_prior(
+    prior: MixturePrior, tasks: Any, *, n_tasks: float | None = None, n_more: int = 0
+) -> MixturePrior:
     """Learn further from new tasks, beginning with a prior and the tasks that it was learned from.
 
-    Components keep their number, their names and their meaning. Their parameters and weights move
-    as far as the new tasks outweigh the earlier ones. Arms that no new task of a component tried
-    keep their parameters.
+    Components keep their names and their meaning. Their parameters and weights move as far as the
+    new tasks outweigh the earlier ones. Arms that no new task of a component tried keep their
+    parameters.
 
     Parameters
     ----------
@@ -48,6 +76,9 @@ def refit_prior(prior: MixturePrior, tasks: Any, *, n_tasks: float | None = None
         must not have been learned from them: they would count twice.
     n_tasks
         Number of tasks that the earlier prior counts for; None takes that of ``prior.origin``.
+    n_more
+        Number of new components to learn from tasks that the earlier ones explain badly; they come
+        last. If negative, so many times the two components that are most alike become one.
 
     Returns
     -------
@@ -66,16 +97,26 @@ def refit_prior(prior: MixturePrior, tasks: Any, *, n_tasks: float | None = None
     >>> refit_prior(prior, clicks, n_tasks=2).family.parameter_means().round(2)
     array([[0.63, 0.1 ]])
     """
-    return refit(prior, tasks, n_tasks=n_tasks).prior
+    return refit(prior, tasks, n_tasks=n_tasks, n_more=n_more).prior
 
 
-def refit(prior: MixturePrior, tasks: Any, *, n_tasks: float | None = None) -> Learned:
+def refit(
+    prior: MixturePrior, tasks: Any, *, n_tasks: float | None = None, n_more: int = 0
+) -> Learned:
     """Refit a prior, and return it with how it was learned; see :func:`refit_prior`."""
     if prior.family.plans:
         raise ParameterError(f"only priors of arms and of features are refitted, got {prior!r}")
     origin, statistics = origin_of(prior, n_tasks), _observed(prior, tasks)
-    later, history = _climbed(statistics, prior, origin)
-    one, _ = _climbed(statistics, prior.collapse(), origin.collapse())
+    number = _checks.count(n_more, "n_more", least=1 - prior.n_components)
+    pooled = _Pooled(_Task(statistics, prior.collapse(), origin.collapse()))
+    task = _Task(statistics, prior, origin)
+    for _ in range(-number):
+        task = task.merged()
+    restart = task.climbed()
+    for _ in range(number):
+        task, restart = task.grown(restart, pooled)
+    later, history = task.result(restart), restart.history
+    one = pooled.task.result(pooled.restart)
     return Learned(later, one, "evidence", history, (history,), converged=history.converged)
 
 
@@ -106,36 +147,112 @@ def _observed(prior: MixturePrior, tasks: Any) -> Statistics:
     return statistics[canonical(statistics)]
 
 
-def _climbed(
-    statistics: Statistics, prior: MixturePrior, origin: Origin
-) -> tuple[MixturePrior, History]:
-    """Return the prior after these tasks, and the course of learning."""
-    family, options = prior.family, prior.family.learning_settings()
-    options.pop("noise_std", None)  # it is learned further, too
-    if family.settings().get("covariance_type") == "spherical":
-        # Spherical covariances are not learned. Mapped by any diagonal, they become diagonal.
-        family = family.mapped(np.eye(family.statistics_shape[0]))
-    options["covariance_type"] = family.settings().get("covariance_type")
-    model, start = model_of(statistics, **options), MixturePrior(family, prior.weights)
-    learned = origin.learned
-    known = np.maximum(origin.known, LEAST_KNOWN)
-    known[~learned] = _FIXED
-    weights = np.maximum(prior.weights, 1e-9)
-    weights = weights / weights.sum()
-    later = model.after(start, known, origin.n_tasks * weights)
-    quick, patience = later.quick(), Patience()
-    restart = climb(quick or later, family, weights, patience)
-    if quick is not None:
-        restart = refined(later, restart, patience)
-    known = origin.known + known_tasks(model, restart.prior)
-    known[~learned] = 0.0
-    result = prior.replace(
-        family=restart.prior.family, weights=restart.prior.weights, descriptions=None,
-        arm_prior=None,
-        origin=Origin(origin.n_tasks + len(statistics), known),
-    )  # fmt: skip
-    if family.n_arms is not None:
-        untried = prior.arms.new & ~statistics.pulls.any(axis=0)
-        result = result.replace(arm_prior=arm_population(result.family, known))
-        result = result.mark_new(np.flatnonzero(untried).tolist())
-    return result, restart.history
+class _Task:
+    """What to learn: new tasks, and the earlier prior with the tasks that it was learned from."""
+
+    def __init__(self, statistics: Statistics, prior: MixturePrior, origin: Origin) -> None:
+        self.statistics, self.prior, self.origin = statistics, prior, origin
+        family, options = prior.family, prior.family.learning_settings()
+        options.pop("noise_std", None)  # it is learned further, too
+        if family.settings().get("covariance_type") == "spherical":
+            # Spherical covariances are not learned. Mapped by any diagonal, they become diagonal.
+            family = family.mapped(np.eye(family.statistics_shape[0]))
+        options["covariance_type"] = family.settings().get("covariance_type")
+        model = model_of(statistics, **options)
+        known = np.maximum(origin.known, LEAST_KNOWN)
+        known[~origin.learned] = _FIXED
+        weights = np.maximum(prior.weights, 1e-9)
+        self.start = MixturePrior(family, weights / weights.sum())
+        self.model: Model = model.after(self.start, known, origin.n_tasks * self.start.weights)
+
+    def climbed(self, start: MixturePrior | None = None) -> Restart:
+        """Learn from a start, by default the earlier prior."""
+        begin = self.start if start is None else start
+        quick, patience = self.model.quick(), Patience()
+        restart = climb(quick or self.model, begin.family, begin.weights, patience)
+        return restart if quick is None else refined(self.model, restart, patience)
+
+    def merged(self) -> _Task:
+        """Return the task with the two most similar components joined, at the place of the first.
+
+        A broad component, which was not learned, stays apart.
+        """
+        prior, learned = self.prior, np.flatnonzero(self.origin.learned)
+        if len(learned) < 2:
+            raise ParameterError(f"{prior!r} has no two learned components to join")
+        i, j = learned[list(closest(prior.select(learned), self.statistics))]
+        heavy = i if prior.weights[i] >= prior.weights[j] else j
+        both, total = prior.select([i, j]).collapse(), prior.weights[i] + prior.weights[j]
+        known, parts, arms, weights = self.origin.known.copy(), [], [], prior.weights.copy()
+        known[i], weights[i] = known[i] + known[j], total
+        kept = [s for s in range(prior.n_components) if s != j]
+        for s in kept:
+            one = both if s == i else prior.select([s])
+            parts.append(one.family)
+            arms.append(one.arm_prior)
+        order = [heavy if s == i else s for s in kept]
+        family = reduce(Family.append, parts)
+        arm_prior = None if prior.family.n_arms is None else reduce(Family.append, arms)
+        origin = replace(self.origin, known=known[kept])
+        joined = prior.select(order).replace(
+            family=family, weights=weights[kept], arm_prior=arm_prior, descriptions=None,
+            origin=origin,
+        )  # fmt: skip
+        return _Task(self.statistics, joined, origin)
+
+    def grown(self, restart: Restart, pooled: _Pooled) -> tuple[_Task, Restart]:
+        """Return the task with one component more, and the best restart of some.
+
+        Until tasks say more, the new component is like all tasks together, and counts as one task.
+        """
+        name = unused_name("new kind", (*(self.prior.names or ()), *(self.prior.kinds or ())))
+        known = np.concatenate([self.origin.known, np.full_like(self.origin.known[:1], _UNKNOWN)])
+        origin = replace(self.origin, known=known)
+        wider = self.prior.append(pooled.restart.prior.family, _UNKNOWN, name)
+        task = _Task(self.statistics, wider.replace(origin=origin), origin)
+        return task, best([task.climbed(start) for start in pooled.insertions(restart.prior)])
+
+    def result(self, restart: Restart) -> MixturePrior:
+        """Return the learned prior with names, arms and the origin."""
+        prior, origin, family = self.prior, self.origin, restart.prior.family
+        known = origin.known + known_tasks(self.model, restart.prior)
+        known[~origin.learned] = 0.0
+        result = prior.replace(
+            family=family, weights=restart.prior.weights, descriptions=None, arm_prior=None,
+            origin=Origin(origin.n_tasks + len(self.statistics), known),
+        )  # fmt: skip
+        if family.n_arms is not None:
+            untried = prior.arms.new & ~self.statistics.pulls.any(axis=0)
+            result = result.replace(
+                arm_prior=arm_population(result.family, known), origin=result.origin
+            )
+            result = result.mark_new(np.flatnonzero(untried).tolist())
+        return result
+
+
+class _Pooled:
+    """One component for all tasks, and groups of similar tasks in which new kinds may be found."""
+
+    def __init__(self, task: _Task) -> None:
+        self.task, self.restart = task, task.climbed()
+
+    def insertions(self, mixture: MixturePrior) -> list[MixturePrior]:
+        """Return the mixture with one component more, from groups of tasks that it explains badly.
+
+        A component of weight w that explains task t better by the factor r_t promises an evidence
+        of the sum over tasks of ln(1 - w + w r_t).
+        """
+        model, found = self.task.model, []
+        n = min(mixture.n_components + _SPARE_GROUPS, model.n_tasks)
+        before = mixture_evidence(mixture, model.statistics)[:, None]
+        for number in (0, 1):  # linked by posteriors, and by estimates
+            spec = RestartSpec(model, self.restart, n, 0, "refit", number, Patience())
+            groups = groups_of(spec, points_of(spec))
+            first, _ = start(model, self.restart.prior, int(groups.max()) + 1, groups)
+            gain = np.minimum(model.log_evidence(first.family) - before, _LARGEST_GAIN)
+            promise = np.log(1 - first.weights + first.weights * np.exp(gain)).sum(axis=0)
+            for g, value in enumerate(promise.tolist()):
+                part, weight = first.family.select([g]), min(float(first.weights[g]), 0.5)
+                found.append((value, mixture.append(part, weight)))
+        found.sort(key=lambda pair: -pair[0])
+        return [longer for _, longer in found[:_TRIED]]
