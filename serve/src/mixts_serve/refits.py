@@ -26,7 +26,7 @@ from mixts_serve.rules import DEFAULT_POLICY, Policy
 from mixts_serve.snapshot import Days, Snapshot
 from mixts_serve.store import DecisionStore
 from mixts_serve.store.base import Transaction
-from mixts_serve.versions import LoadedPrior, fitted_shape, logged_prior
+from mixts_serve.versions import LoadedPrior, check_decides, fitted_shape, logged_prior
 
 HELD_OUT, MOST_HELD_OUT = 0.2, 1_000
 """Share of the tasks, the newest, on which candidates are compared, and their largest number."""
