@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from mixts import MixturePrior, __version__
-from mixts.errors import ParameterError, StoreError
+from mixts.errors import LogsError, ParameterError, StoreError
 from mixts.extend import Array, Int, Statistics, estimate
 from mixts.learning import (
     Evidence,
@@ -21,6 +21,7 @@ from mixts.learning import (
 from mixts.learning import (
     refit as learn_on,
 )
+from mixts_serve.data_check import check_days
 from mixts_serve.records import Pedigree
 from mixts_serve.rules import DEFAULT_POLICY, Policy
 from mixts_serve.snapshot import Days, Snapshot
@@ -132,10 +133,14 @@ def refit(
     if not snapshot.statistics.n_observations.any():
         return lineage.unchanged("the store has no rewards yet")
     root = lineage.carried(lineage.load(lineage.root).prior, active.prior)
-    learned = _Learning(root, active.prior, snapshot, last, root_tasks).learned()
+    checked = 0 if last is None else last.checked_until
+    health = check_days(store, snapshot, active.prior, excluded, checked)
+    if health.findings and not force:
+        raise LogsError(health.sentence)
+    learned = Learning(root, active.prior, snapshot, last, root_tasks).learned()
     pedigree = Pedigree(
         "refit", lineage.active, lineage.root, len(snapshot.numbers), snapshot.rewards,
-        snapshot.last_decision, int(snapshot.numbers.max(initial=0)), 0, days, root_tasks, seed,
+        snapshot.last_decision, int(snapshot.numbers.max(initial=0)), health.checked_until, days, root_tasks, seed,
         __version__, wish, learned.matched.sentence, _arms(active.prior, learned.prior),
         learned.verdict,
     )  # fmt: skip
@@ -284,7 +289,9 @@ def _write(
 
 
 @dataclass(frozen=True)
-class _Learned:
+class Outcome:
+    """A refitted prior, and its comparison with the prior in force."""
+
     prior: MixturePrior
     matched: Matched
     verdict: str
@@ -292,7 +299,7 @@ class _Learned:
 
 
 @dataclass(frozen=True)
-class _Learning:
+class Learning:
     """Learning of one refit."""
 
     root: MixturePrior
@@ -301,7 +308,7 @@ class _Learning:
     last: Pedigree | None
     root_tasks: float | None
 
-    def learned(self) -> _Learned:
+    def learned(self) -> Outcome:
         """Return the refitted prior, after the comparison on the newest tasks."""
         tasks, newest = self._ordered()
         n = len(tasks)
@@ -328,7 +335,7 @@ class _Learning:
         prior = matched.prior
         assert prior.origin is not None
         origin = prior.origin.judged(passed, verdict)
-        return _Learned(prior.replace(origin=origin), matched, verdict, passed)
+        return Outcome(prior.replace(origin=origin), matched, verdict, passed)
 
     def _ordered(self) -> tuple[Statistics, Int[Array, " n"]]:
         """Return the tasks with observations, and their numbers, by the time of their birth."""
