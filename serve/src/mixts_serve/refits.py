@@ -363,7 +363,8 @@ class Learning:
         while n_more <= 0 and best.origin is not None and best.origin.learned.sum() > 1:
             fewer = self.on(older, n_more - 1)
             gained = mixture_evidence(fewer, held)
-            if not estimate(gained - reached).mean >= 0:
+            gain = estimate(gained - reached)
+            if not gain.mean > 2 * gain.error:
                 break
             best, n_more, reached = fewer, n_more - 1, gained
         return n_more, best

@@ -17,6 +17,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from mixts import _checks
 from mixts.errors import ParameterError
@@ -26,7 +27,6 @@ from mixts.learning.em import (
     Patience,
     Restart,
     RestartSpec,
-    best,
     canonical,
     climb,
     groups_of,
@@ -39,7 +39,7 @@ from mixts.learning.histories import observed_tasks, statistics_of
 from mixts.learning.learn import Learned, unused_name
 from mixts.learning.models import Model, model_of
 from mixts.learning.models.predictive import mixture_evidence
-from mixts.learning.stack import closest
+from mixts.learning.stack import closest, component_shares
 from mixts.origin import Origin
 from mixts.prior import MixturePrior
 
@@ -49,9 +49,13 @@ observed, count as one task."""
 _FIXED = 1e9
 """Pseudo-tasks of a component that was not learned, such as the broad one: it stays as it is."""
 _UNKNOWN = 1e-6
-"""Weight of a new component in the earlier prior, and pseudo-tasks from which that knows it."""
+"""Least weight of a new component, and pseudo-tasks from which the earlier prior knows it."""
+_WEIGHT_ROUNDS = 2
+"""Number of climbs in which the weight of a new component is found."""
 _SPARE_GROUPS = 3
 """Groups of similar tasks beyond the number of components, so that a small kind is one of them."""
+_FRESH = 2
+"""Number of fresh starts, in which all components begin at groups of similar tasks."""
 _LARGEST_GAIN = 500.0
 """Largest gain of a task's log evidence that counts in a promise: its exponential is finite."""
 _TRIED = 3
@@ -182,35 +186,44 @@ class _Task:
             raise ParameterError(f"{prior!r} has no two learned components to join")
         i, j = learned[list(closest(prior.select(learned), self.statistics))]
         heavy = i if prior.weights[i] >= prior.weights[j] else j
-        both, total = prior.select([i, j]).collapse(), prior.weights[i] + prior.weights[j]
-        known, parts, arms, weights = self.origin.known.copy(), [], [], prior.weights.copy()
-        known[i], weights[i] = known[i] + known[j], total
+        both, weights = prior.select([i, j]).collapse(), prior.weights.copy()
+        weights[i] += weights[j]
+        known = self.origin.known.copy()
+        known[i] += known[j]
         kept = [s for s in range(prior.n_components) if s != j]
-        for s in kept:
-            one = both if s == i else prior.select([s])
-            parts.append(one.family)
-            arms.append(one.arm_prior)
-        order = [heavy if s == i else s for s in kept]
-        family = reduce(Family.append, parts)
-        arm_prior = None if prior.family.n_arms is None else reduce(Family.append, arms)
+        parts = [both if s == i else prior.select([s]) for s in kept]
         origin = replace(self.origin, known=known[kept])
-        joined = prior.select(order).replace(
-            family=family, weights=weights[kept], arm_prior=arm_prior, descriptions=None,
-            origin=origin,
+        joined = prior.select([heavy if s == i else s for s in kept]).replace(
+            family=reduce(Family.append, [part.family for part in parts]), weights=weights[kept],
+            arm_prior=None, descriptions=None, origin=origin,
         )  # fmt: skip
         return _Task(self.statistics, joined, origin)
 
     def grown(self, restart: Restart, pooled: _Pooled) -> tuple[_Task, Restart]:
-        """Return the task with one component more, and the best restart of some.
+        """Return the task with one component more, and the restart that explains most.
 
         Until tasks say more, the new component is like all tasks together, and counts as one task.
         """
+        begins = [*pooled.insertions(restart.prior), *pooled.fresh(restart.prior)]
+        found = [self._with_new(begin, pooled.restart.prior.family) for begin in begins]
+        return max(found, key=lambda pair: float(pair[1].history.log_evidence[-1]))
+
+    def _with_new(self, begin: MixturePrior, like: Family) -> tuple[_Task, Restart]:
+        """Climb from a mixture whose last component is new.
+
+        The earlier tasks say how the earlier components share the rest, and nothing of the new
+        one's weight: the pseudo-tasks for that follow its share of the tasks.
+        """
         name = unused_name("new kind", (*(self.prior.names or ()), *(self.prior.kinds or ())))
         known = np.concatenate([self.origin.known, np.full_like(self.origin.known[:1], _UNKNOWN)])
-        origin = replace(self.origin, known=known)
-        wider = self.prior.append(pooled.restart.prior.family, _UNKNOWN, name)
-        task = _Task(self.statistics, wider.replace(origin=origin), origin)
-        return task, best([task.climbed(start) for start in pooled.insertions(restart.prior)])
+        origin, weight = replace(self.origin, known=known), float(begin.weights[-1])
+        for _ in range(_WEIGHT_ROUNDS):
+            wider = self.prior.append(like, max(weight, _UNKNOWN), name).replace(origin=origin)
+            task = _Task(self.statistics, wider, origin)
+            restart = task.climbed(begin)
+            begin = restart.prior
+            weight = float(component_shares(begin, self.statistics)[:, -1].mean())
+        return task, restart
 
     def result(self, restart: Restart) -> MixturePrior:
         """Return the learned prior with names, arms and the origin."""
@@ -236,6 +249,25 @@ class _Pooled:
     def __init__(self, task: _Task) -> None:
         self.task, self.restart = task, task.climbed()
 
+    def groups(self, n: int, number: int) -> MixturePrior:
+        """Return components of groups of similar tasks; even and odd numbers group differently."""
+        model = self.task.model
+        spec = RestartSpec(model, self.restart, n, 0, "refit", number, Patience())
+        groups = groups_of(spec, points_of(spec))
+        return start(model, self.restart.prior, int(groups.max()) + 1, groups)[0]
+
+    def fresh(self, mixture: MixturePrior) -> list[MixturePrior]:
+        """Return mixtures of one component more that begin at groups, in the mixture's order."""
+        found, tasks = [], self.task.statistics
+        for number in range(_FRESH):
+            first = self.groups(mixture.n_components + 1, number)
+            if first.n_components == mixture.n_components + 1:
+                overlap = component_shares(mixture, tasks).T @ component_shares(first, tasks)
+                _, own = linear_sum_assignment(-overlap)
+                rest = np.setdiff1d(np.arange(first.n_components), own)
+                found.append(first.select([*own, *rest]))
+        return found
+
     def insertions(self, mixture: MixturePrior) -> list[MixturePrior]:
         """Return the mixture with one component more, from groups of tasks that it explains badly.
 
@@ -246,9 +278,7 @@ class _Pooled:
         n = min(mixture.n_components + _SPARE_GROUPS, model.n_tasks)
         before = mixture_evidence(mixture, model.statistics)[:, None]
         for number in (0, 1):  # linked by posteriors, and by estimates
-            spec = RestartSpec(model, self.restart, n, 0, "refit", number, Patience())
-            groups = groups_of(spec, points_of(spec))
-            first, _ = start(model, self.restart.prior, int(groups.max()) + 1, groups)
+            first = self.groups(n, number)
             gain = np.minimum(model.log_evidence(first.family) - before, _LARGEST_GAIN)
             promise = np.log(1 - first.weights + first.weights * np.exp(gain)).sum(axis=0)
             for g, value in enumerate(promise.tolist()):

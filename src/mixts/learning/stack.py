@@ -166,7 +166,8 @@ def closest(prior: MixturePrior, tasks: Statistics) -> tuple[int, int]:
     some = np.linspace(0, len(tasks) - 1, min(len(tasks), _COMPARED)).astype(int)
     log_evidence = prior.family.log_evidence(tasks[some])
     evidence = np.exp(log_evidence - log_evidence.max(axis=1, keepdims=True))
-    change = _changes(evidence, prior.weights)
+    change = np.nan_to_num(_changes(evidence, prior.weights), posinf=1e300)
+    np.fill_diagonal(change, np.inf)
     i, j = np.unravel_index(np.argmin(change), change.shape)
     return min(int(i), int(j)), max(int(i), int(j))
 
