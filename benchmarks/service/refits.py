@@ -1,4 +1,4 @@
-"""Does a refit of a service's prior pay, and when does it do harm? Simulated worlds with known truth.
+"""Does a refit of a service's prior pay, and when does it do harm? Worlds with known truth.
 
 python benchmarks/service/refits.py kinds     # reward and evidence after a refit, new kinds
 python benchmarks/service/refits.py window    # all tasks, or the newest ones?
@@ -12,8 +12,16 @@ from collections.abc import Callable
 from datetime import date, timedelta
 
 import numpy as np
-from mixts_serve.data_check import Series, Totals, _means, _shares, find_unusual
-from mixts_serve.data_check import Point, TREBLE, QUARTER
+from mixts_serve.data_check import (
+    QUARTER,
+    TREBLE,
+    Point,
+    Series,
+    Totals,
+    _means,
+    _shares,
+    find_unusual,
+)
 from mixts_serve.refits import Learning
 from mixts_serve.snapshot import Snapshot
 
@@ -104,7 +112,7 @@ def start(name: str, seed: int) -> tuple[Array, mixts.MixturePrior]:
 def learning(root: mixts.MixturePrior, tasks: Statistics) -> Learning:
     """Return the learning of a refit of all tasks, which were born in their order."""
     order = np.arange(len(tasks))
-    return Learning(root, root, Snapshot(tasks, order + 1, order, 0, 0), None, None)
+    return Learning(root, root, Snapshot(tasks, order + 1, order, 0, 0))
 
 
 def kinds(seeds: int) -> None:
