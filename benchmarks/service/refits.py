@@ -12,16 +12,8 @@ from collections.abc import Callable
 from datetime import date, timedelta
 
 import numpy as np
-from mixts_serve.data_check import (
-    QUARTER,
-    TREBLE,
-    Point,
-    Series,
-    Totals,
-    _means,
-    _shares,
-    find_unusual,
-)
+from mixts_serve import data_check
+from mixts_serve.data_check import QUARTER, TREBLE, Point, Series, Totals, find_unusual, shares
 from mixts_serve.refits import Learning
 from mixts_serve.snapshot import Snapshot
 
@@ -247,10 +239,12 @@ def _year(
     tasks = Series("the number of new tasks", TREBLE, TREBLE)
     for day, n in zip(dates, n_tasks.tolist(), strict=True):
         tasks.points[day] = Point(float(np.log(n)), 1 / n, n)
-    series = [tasks, _means("the mean reward", every, pooled, True, QUARTER)]
-    series.append(_shares("defaults", every, lambda t: (t.defaults, t.rewards)))
+    series = [tasks, data_check.means("the mean reward", every, pooled, True, QUARTER)]
+    series.append(shares("defaults", every, lambda t: (t.defaults, t.rewards)))
     for k, arm in enumerate(arms):
-        series.append(_means(f"arm {k}", arm, sum(arm.values(), Totals()), True, TREBLE, np.inf))
+        series.append(
+            data_check.means(f"arm {k}", arm, sum(arm.values(), Totals()), True, TREBLE, np.inf)
+        )
     return series
 
 

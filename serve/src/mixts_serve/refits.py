@@ -230,7 +230,8 @@ def _refit(store: DecisionStore, request: _Request) -> Refit:
         last_task=int(snapshot.numbers.max(initial=0)), checked_until=health.checked_until,
         excluded=days, root_tasks=root_tasks, seed=request.seed, mixts=__version__,
         promote=request.wish, asked=request.window, window=learned.window,
-        kinds=learned.matched.sentence, arms=_arms(active.prior, learned.prior), verdict=learned.verdict,
+        kinds=learned.matched.sentence, arms=_arms(active.prior, learned.prior),
+        verdict=learned.verdict,
     )  # fmt: skip
     passed = request.force or learned.passed
     activates = passed and request.wish == "refit"
