@@ -251,6 +251,7 @@ def _log_to_stderr(level: str) -> Iterator[None]:
 
 
 def seconds(text: str) -> float:
+    """Return the seconds of a time such as 90m, 12h or 30d."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", text)
     if found is None or float(found[1]) == 0:
         raise argparse.ArgumentTypeError(f"expected seconds, or 90m, 12h, 30d, got {text!r}")
