@@ -13,13 +13,16 @@ from msgspec.json import decode
 from msgspec.structs import asdict, replace
 
 from mixts.errors import ParameterError, StoreError, StoreUnavailableError
-from mixts_serve.records import COUNTED, Pedigree, PriorVersion
+from mixts_serve.records import COUNTED, Deployment, Pedigree, PriorVersion
 from mixts_serve.store import views
 from mixts_serve.store.base import (
     COUNT_SPANS,
+    DEPLOYED,
+    FIND_META,
     Backend,
     Transaction,
     TransactionConflictError,
+    deployment_of,
 )
 from mixts_serve.store.tables import OFFERED, ActionSet, Query, Row, unpack
 
@@ -67,7 +70,7 @@ _HISTORY = Query(
     {
         "id": "d.id", "at": _seconds("d.at"), "action": "d.action", "propensity": "d.propensity",
         "weights": "d.weights", "prior_version": "d.version", "policy": "d.policy",
-        "value": "r.value", "rewarded_at": _seconds("r.at"), "late": "r.late",
+        "side": "d.side", "value": "r.value", "rewarded_at": _seconds("r.at"), "late": "r.late",
         "is_default": "r.is_default", "late_value": "l.value", "deferred": "d.deferred",
         "activated_at": _seconds("a.at"), "due": _seconds("COALESCE(a.due, d.due)"), "arm": "s.ids",
     },
@@ -702,7 +705,18 @@ class DecisionStore:
         int or None
             The version; None if there is none.
         """
-        return self.backend.value("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
+        found = self.deployment()
+        return None if found is None else found.version
+
+    def deployment(self) -> Deployment | None:
+        """Return the versions of the prior that decide: the active one, and the canary.
+
+        Returns
+        -------
+        Deployment or None
+            None if the store has no prior.
+        """
+        return deployment_of(self.backend.query(DEPLOYED))
 
     def priors(self) -> list[PriorVersion]:
         """Return every version of the prior.
@@ -738,7 +752,7 @@ class DecisionStore:
         str or None
             None if there is none.
         """
-        return self.backend.value("SELECT value FROM meta WHERE name = ?", (name,))
+        return self.backend.value(FIND_META, (name,))
 
     def prior_body(self, version: int) -> bytes | None:
         """Return the file of a version of the prior.
