@@ -190,7 +190,7 @@ def set_note(transaction: Transaction, note: RefitNote) -> None:
 
 
 def _keep(store: DecisionStore, result: str) -> None:
-    store.transact(lambda t: set_note(t, RefitNote(t.now_us() / 1e6, result)))
+    store.backend.transact(lambda t: set_note(t, RefitNote(t.now_us() / 1e6, result)))
 
 
 @dataclass(frozen=True)
@@ -240,9 +240,11 @@ def _refit(store: DecisionStore, request: _Request) -> Refit:
     )  # fmt: skip
     passed = request.force or learned.passed
     activates = passed and request.wish == "refit"
-    version = store.transact(lambda t: _write(t, lineage, learned.prior, pedigree, activates))
+    version = store.backend.transact(
+        lambda t: _write(t, lineage, learned.prior, pedigree, activates)
+    )
     if version is None:
-        return lineage.unchanged("another prior was activated meanwhile, or another refit finished")
+        return lineage.unchanged("another prior or another refit came first")
     return Refit(
         status="activated" if activates else "uploaded" if passed else "refused",
         version=version, parent=lineage.active, root=lineage.root, tasks=pedigree.tasks,
