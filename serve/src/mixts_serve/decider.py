@@ -22,6 +22,7 @@ from mixts_serve.records import (
     Erased,
     Health,
     Operation,
+    Pedigree,
     PriorVersion,
     Result,
     TaskState,
@@ -443,7 +444,8 @@ class Decider(Calls):
                 versions.check_decides(prior, self.policy)
                 self.rules.check(prior)
                 now = transaction.now_us()
-                version, _ = transaction.add_prior(versions.logged_prior(prior, now))
+                made = Pedigree("arms", version, version)
+                version, _ = transaction.add_prior(versions.logged_prior(prior, now, made))
                 transaction.activate(version, now, versions.fitted_shape(prior, shape))
             return versions.ArmList.of(version, prior)
 

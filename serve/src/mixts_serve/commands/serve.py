@@ -83,6 +83,11 @@ def register(parser: argparse.ArgumentParser) -> None:
         "task; uniform; or arm:NAME"
     )
     add("--baseline", metavar="NAME", help=baseline)
+    refits = (
+        "learn the prior again so often, such as 1d, by `mixts refit` in a process of its own "
+        "(default: never)"
+    )
+    add("--refit", type=seconds, metavar="TIME", help=refits)
     listening = parser.add_argument_group("network")
     add = listening.add_argument
     add("--host", default="127.0.0.1", help="address (default 127.0.0.1: this machine only)")
@@ -135,6 +140,7 @@ def _serve(options: argparse.Namespace) -> None:
     from mixts_serve.http import server
     from mixts_serve.http.app import Service, checked_prefix
     from mixts_serve.http.protocol import Limits
+    from mixts_serve.refitter import Refitter
     from mixts_serve.rules import DEFAULT_EXPLORE, DEFAULT_POLICY, Policy, Rules
     from mixts_serve.store import DecisionStore
     from mixts_serve.versions import check_servable
@@ -179,10 +185,16 @@ def _serve(options: argparse.Namespace) -> None:
             details = f"prior version {version}, policy {policy.name}, {store.name}"
             print(f"mixts: serving {server.url_of(listener)}{prefix} ({details})", flush=True)
 
+        refitter = None
+        if options.refit is not None:
+            refitter = Refitter(store, options.store, options.refit)
+            refitter.start()
         try:
             server.run(service, listener, print_address, read_again)
         finally:
             serving_ends()
+            if refitter is not None:
+                refitter.close()
 
 
 CLOSE_SECONDS = 10.0
@@ -239,7 +251,7 @@ def _read_again(service: Any, options: argparse.Namespace) -> None:
 
 
 def seconds(text: str) -> float:
-    """Return a time in seconds, of an option."""
+    """Return the seconds of a time such as 90m, 12h or 30d."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", text)
     if found is None or float(found[1]) == 0:
         raise argparse.ArgumentTypeError(f"expected seconds, or 90m, 12h, 30d, got {text!r}")

@@ -9,21 +9,24 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, get_type_hints
 
+from msgspec.json import decode
 from msgspec.structs import asdict, replace
 
 from mixts.errors import ParameterError, StoreError
-from mixts_serve.records import COUNTED, Deployment, PriorVersion
+from mixts_serve.records import COUNTED, Deployment, Pedigree, PriorVersion
 from mixts_serve.store import views
 from mixts_serve.store.base import (
     COUNT_SPANS,
     DEPLOYED,
     ERASED_START,
+    FIND_META,
     Backend,
     deployment_of,
 )
 from mixts_serve.store.tables import OFFERED, ActionSet, Query, Row, unpack
 
 _SECOND = 1_000_000
+
 
 _POSTGRES = ("postgresql://", "postgres://")
 
@@ -697,12 +700,31 @@ class DecisionStore:
         """
         active = self.active_version()
         rows = self.backend.query(
-            "SELECT version, uploaded_at, family, n_components FROM priors ORDER BY version"
+            "SELECT version, uploaded_at, family, n_components, pedigree FROM priors "
+            "ORDER BY version"
         )
         return [
-            PriorVersion(version, at / _SECOND, version == active, family, n)
-            for version, at, family, n in rows
-        ]
+            PriorVersion(
+                version, at / _SECOND, version == active, family, n,
+                decode(pedigree, type=Pedigree) if pedigree else None,
+            )
+            for version, at, family, n, pedigree in rows
+        ]  # fmt: skip
+
+    def note(self, name: str) -> str | None:
+        """Return a note that the store keeps under a name, such as "refit".
+
+        Parameters
+        ----------
+        name : str
+            The name.
+
+        Returns
+        -------
+        str or None
+            None if there is none.
+        """
+        return self.backend.value(FIND_META, (name,))
 
     def prior_body(self, version: int) -> bytes | None:
         """Return the file of a version of the prior.
