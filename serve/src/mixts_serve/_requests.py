@@ -24,7 +24,16 @@ from mixts.extend import Array, checks
 from mixts_serve.calls import Value
 from mixts_serve.http.refusals import RESPONSES
 from mixts_serve.offers import has_names, is_named, plain_actions
-from mixts_serve.records import Activate, Decide, Decision, Operation, Receipt, Reward
+from mixts_serve.records import (
+    Activate,
+    Decide,
+    Decision,
+    Operation,
+    Receipt,
+    Reward,
+    checked_name,
+    checked_outcome,
+)
 
 MAX_ITEMS, MAX_BYTES = 1_000, 1_000_000
 """Size of one request of a batch; services accept it by default."""
@@ -173,11 +182,17 @@ def _checked_amounts(amounts: Any, name: str) -> Any:
 
 
 def _checked_reward(request: Reward) -> Reward:
-    expected = "a reward must be a finite number"
-    value = _finite(request.value, expected, errors.OutcomeError)
-    if value.ndim:
-        raise errors.OutcomeError(f"{expected}, got {request.value!r}")
-    return msgspec.structs.replace(request, value=value.item())
+    value, metrics = request.value, request.metrics
+    if value is not None:
+        value = checked_outcome(value, "a reward must be a finite number")
+    if metrics is not None:
+        metrics = {
+            checked_name(name, "the name of a metric"): checked_outcome(
+                number, f"metric {name!r} must be a finite number"
+            )
+            for name, number in metrics.items()
+        }
+    return msgspec.structs.replace(request, value=value, metrics=metrics)
 
 
 def _finite(given: Any, expected: str, error: type[errors.MixtsError]) -> Array:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from mixts import errors
+from mixts import Belief, MixturePrior, errors
 from mixts.agents import BeliefAgent, Offer
 from mixts.extend import Array, Float
 from mixts.families import Statistics
@@ -42,6 +42,7 @@ from mixts_serve.tasks import (
     taken,
     task_locked,
 )
+from mixts_serve.trials import CANARY, CONTROL, Baseline, Sides
 from mixts_serve.versions import LoadedPrior
 from mixts_serve.writer import SMALL, MoreWorkError
 
@@ -69,24 +70,38 @@ class RequestChoice(NamedTuple):
     """Whether the prior could compute the probabilities."""
 
 
+class Decided(NamedTuple):
+    """How the tasks on one side of a trial are decided."""
+
+    side: str
+    policy: str
+    """Name of the policy in the log."""
+    prior: LoadedPrior
+    agent: BeliefAgent
+    belief: Belief
+    """What is known of the tasks; the agent of a baseline knows nothing of them."""
+    uses_waiting: bool
+
+
 class Batch:
     """The operations of one transaction.
 
-    ``active`` is the active prior; ``load`` returns any version of the prior. The *place* of an
-    operation is its index in the batch.
+    ``sides`` says which version of the prior is active, and which trials are on; ``load`` returns
+    any version. The *place* of an operation is its index in the batch.
     """
 
     def __init__(
         self,
         transaction: Transaction,
-        active: LoadedPrior,
+        sides: Sides,
         load: Callable[[int], LoadedPrior],
         rules: Rules,
         rng: np.random.Generator,
         now: int,
     ) -> None:
         self._transaction = transaction
-        self._active = active
+        self._sides = sides
+        self._active = load(sides.deployment.version)
         self._load = load
         self._rules = rules
         self._rng = rng
@@ -152,7 +167,7 @@ class Batch:
         if names or numbers:
             entries, n_new = self._transaction.lock_tasks(names, numbers, self._now)
             self._changes.tally.tasks = n_new
-            if not self._transaction.is_active(self._active.version):
+            if not self._transaction.is_deployed(self._sides.deployment):
                 # Another replica activated a prior before the tasks were locked: their statistics
                 # may have more arms now.
                 raise TransactionConflictError("the prior has changed")
@@ -162,36 +177,57 @@ class Batch:
 
     def _decide(self, asked: Group, tasks: LockedTasks) -> list[LoggedDecision]:
         """Choose the actions, and return the rows to log."""
-        asked = self._computable(asked, tasks) if asked else asked
+        lengths = {one.request.task: tasks.n_bytes(one.request.task) for one in asked.values()}
+        if lengths and self._active.sizes.learn(lengths) > SMALL:
+            raise MoreWorkError
+        by_side: dict[str, Group] = {}
+        for place, one in asked.items():
+            task = one.request.task
+            by_side.setdefault(self._sides.of(task, tasks.first_at(task)), {})[place] = one
+        return [
+            row for side, group in by_side.items() for row in self._decide_on(side, group, tasks)
+        ]
+
+    def _decide_on(self, side: str, asked: Group, tasks: LockedTasks) -> list[LoggedDecision]:
+        """Choose the actions of tasks on one side of a trial."""
+        canary = self._sides.deployment.canary
+        loaded = self._load(canary) if side == CANARY and canary is not None else self._active
+        asked = self._computable(asked, tasks, loaded.prior)
         if not asked:
             return []
-        lengths = {one.request.task: tasks.n_bytes(one.request.task) for one in asked.values()}
-        if self._active.sizes.learn(lengths) > SMALL:
-            raise MoreWorkError
-        policy = self._rules.policy
         row_of, statistics = _rows(asked.values(), tasks)
-        agent = policy.resume(self._active.prior, statistics, self._rng)
-        waiting = self._find_waiting(row_of, tasks) if policy.uses_waiting else None
+        decided = self._decided(side, loaded, statistics)
+        waiting = self._find_waiting(row_of, tasks) if decided.uses_waiting else None
         new = []
-        one_a_task = policy.uses_waiting or not self._active.prior.repeatable
+        one_a_task = decided.uses_waiting or not loaded.prior.repeatable
         for members in _groups(asked, one_a_task=one_a_task):
             group = self._untaken(members, tasks)
             if not group:
                 continue
             if waiting is not None:
                 # Decisions whose rewards never come are neither observed nor wait, but were made.
-                agent.n_decided = tasks.n_decided(row_of, len(statistics))
-            chosen = _choose(agent, group, row_of, waiting)
-            new += self._log_group(group, chosen, tasks)
+                decided.agent.n_decided = tasks.n_decided(row_of, len(statistics))
+            chosen = _choose(decided, group, row_of, waiting)
+            new += self._log_group(decided, group, chosen, tasks)
             for (place, one), choice in zip(group.items(), chosen, strict=True):
                 self._taken.get(one.request.task, set()).update(choice.shown)
                 if waiting is not None and isinstance(self._results[place], Decision):
                     _add_waiting(waiting, row_of[one.request.task], one, choice.shown)
         return new
 
-    def _computable(self, asked: Group, tasks: LockedTasks) -> Group:
-        """Refuse the requests of tasks whose history the active prior cannot compute with."""
-        family = self._active.prior.family
+    def _decided(self, side: str, loaded: LoadedPrior, statistics: Statistics) -> Decided:
+        """Return how tasks with these statistics are decided."""
+        policy, holdback, prior = self._rules.policy, self._rules.holdback, loaded.prior
+        if side == CONTROL and holdback is not None:
+            baseline = Baseline(prior, len(statistics), self._rng, holdback)
+            belief = prior.condition(statistics)
+            return Decided(side, holdback.policy, loaded, baseline, belief, uses_waiting=False)
+        agent = policy.resume(prior, statistics, self._rng)
+        return Decided(side, policy.name, loaded, agent, agent.belief, policy.uses_waiting)
+
+    def _computable(self, asked: Group, tasks: LockedTasks, prior: MixturePrior) -> Group:
+        """Refuse the requests of tasks whose history the prior cannot compute with."""
+        family = prior.family
         row_of, statistics = _rows(asked.values(), tasks)
         try:
             family.check_statistics(statistics)
@@ -258,28 +294,28 @@ class Batch:
     # -- the log ------------------------------------------------------------------------------
 
     def _log_group(
-        self, asked: Group, chosen: Sequence[RequestChoice], tasks: LockedTasks
+        self, decided: Decided, asked: Group, chosen: Sequence[RequestChoice], tasks: LockedTasks
     ) -> list[LoggedDecision]:
         """Return the rows to log, and set the results, of requests that were decided together."""
-        active, new = self._active, []
+        prior, new = decided.prior, []
         for (place, one), choice in zip(asked.items(), chosen, strict=True):
             if not choice.is_valid:
                 self._results[place] = errors.ParameterError(
-                    f"version {active.version} of the prior has no probabilities for this task: "
+                    f"version {prior.version} of the prior has no probabilities for this task: "
                     "its parameters are too large, or too small, to compute with"
                 )
                 continue
             try:
-                made = self._slate(place, one, choice, tasks)
+                made = self._slate(decided, place, one, choice, tasks)
             except errors.TaskLockedError as error:
                 self._results[place] = error
                 continue
             new += made
-            self._results[place] = _response(made, one.request.task, active, one.ids)
+            self._results[place] = _response(made, one.request.task, prior, one.ids)
         return new
 
     def _slate(
-        self, place: int, one: Asked, choice: RequestChoice, tasks: LockedTasks
+        self, decided: Decided, place: int, one: Asked, choice: RequestChoice, tasks: LockedTasks
     ) -> list[LoggedDecision]:
         """Return a row for each action that is shown; without ``top``, for the one action."""
         (request, offer, _), law, rules = one, choice.probabilities, self._rules
@@ -287,14 +323,14 @@ class Batch:
         action_set, first = self._action_set(one), new_id(self._now)
         entry, made = tasks.touch(request.task), []
         entry.latent, entry.certainty = choice.kind
-        entry.version, entry.last_at = self._active.version, self._now
+        entry.version, entry.last_at = decided.prior.version, self._now
         for position, action in enumerate(choice.shown):
             row = LoggedDecision(
                 seq=0, activated_at=None, id=new_id(self._now) if position else first,
-                task=entry.number, at=self._now, version=self._active.version, action=action,
+                task=entry.number, at=self._now, version=decided.prior.version, action=action,
                 propensity=float(law[action]), weights=pack(choice.weights),
                 request=self._digests.get(place), action_set=action_set,
-                policy=rules.policy.name, deferred=int(request.defer), due=due,
+                policy=decided.policy, side=decided.side, deferred=int(request.defer), due=due,
                 default_reward=None if due is None else rules.default_reward,
                 slate=None if offer.top is None else first, position=position,
                 key=None if position else request.key, probabilities=pack_probabilities(law),
@@ -381,21 +417,23 @@ def _groups(asked: Group, *, one_a_task: bool) -> list[Group]:
 
 
 def _choose(
-    agent: BeliefAgent, group: Group, row_of: dict[str, int], waiting: WaitingActions | None
+    decided: Decided, group: Group, row_of: dict[str, int], waiting: WaitingActions | None
 ) -> list[RequestChoice]:
     """Decide a group of requests by one call of the agent."""
     rows = np.array([row_of[one.request.task] for one in group.values()])
     offer = Offer.join([one.offer for one in group.values()], rows)
     silent = None if waiting is None else waiting.of(rows.tolist())
     if silent is not None:
-        offer = offer._replace(waiting=agent.belief.checked_waiting(*silent))
-    choice = agent.decide(offer)
-    shown, weights = choice.actions.reshape(len(rows), -1), agent.belief.working_weights(rows)
+        offer = offer._replace(waiting=decided.belief.checked_waiting(*silent))
+    if decided.side == CONTROL:  # nothing but the baseline decides
+        offer = offer._replace(floor=0.0, new_share=None)
+    choice = decided.agent.decide(offer)
+    shown, weights = choice.actions.reshape(len(rows), -1), decided.belief.working_weights(rows)
     of_shown = np.take_along_axis(choice.probabilities, shown, axis=1)
     is_valid = np.asarray(
         np.isfinite(choice.probabilities).all(axis=1) & (of_shown > 0).all(axis=1)
     )
-    kinds = likeliest_kinds(agent.belief.prior, weights)
+    kinds = likeliest_kinds(decided.prior.prior, weights)
     each = zip(shown.tolist(), choice.probabilities, weights, kinds, is_valid.tolist(), strict=True)
     return [RequestChoice(*one) for one in each]
 

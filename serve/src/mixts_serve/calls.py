@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from mixts.errors import MixtsError
@@ -60,8 +60,13 @@ class Calls(ABC):
         """
         return self._one(Decide(task, actions, mask, key, defer, values, costs, top), Decision)
 
-    def reward(self, decision_id: str, value: float) -> Receipt:
-        """Report the reward of a decision.
+    def reward(
+        self,
+        decision_id: str,
+        value: float | None = None,
+        metrics: Mapping[str, float] | None = None,
+    ) -> Receipt:
+        """Report the reward of a decision, other metrics of it, or both.
 
         Rewards may arrive late, twice and in any order.
 
@@ -69,8 +74,11 @@ class Calls(ABC):
         ----------
         decision_id : str
             ``Decision.id``.
-        value : float
+        value : float, optional
             The reward.
+        metrics : mapping of str to float, optional
+            Other numbers to watch, such as ``{"returned": 1}``: compared between the sides of a
+            trial, never learned from. They may come later than the reward, each once.
 
         Returns
         -------
@@ -78,7 +86,8 @@ class Calls(ABC):
             Whether the reward had come before, or came too late to be learned from. Another value
             for the same decision raises ``ConflictError``.
         """
-        return self._one(Reward(decision_id, value), Receipt)
+        given = None if metrics is None else dict(metrics)
+        return self._one(Reward(decision_id, value, given), Receipt)
 
     def activate(self, decision_id: str) -> Receipt:
         """Report that the action of a deferred decision was shown: its reward window begins.

@@ -27,8 +27,9 @@ from mixts_serve.records import (
 )
 from mixts_serve.rules import DEFAULT_POLICY, Policy, Rules
 from mixts_serve.store import DecisionStore
-from mixts_serve.store.base import Transaction, TransactionConflictError
+from mixts_serve.store.base import FIND_META, TRIAL_KEY, Transaction, TransactionConflictError
 from mixts_serve.store.tables import ActionSet
+from mixts_serve.trials import Sides
 from mixts_serve.writer import MAX_WORK, BatchWriter, Done
 
 R = TypeVar("R")
@@ -72,6 +73,13 @@ class Decider(Calls):
         Reward of a decision if no other comes within the reward window, which it needs: 0 where
         only clicks are reported. Both are stored with the decision when its window begins, so new
         settings apply to new decisions.
+    holdback : float
+        Share of the tasks that are decided by the baseline, to measure what the policy earns
+        beside it. A task stays in this control group, in all replicas and under all priors.
+    baseline : str, optional
+        How the control group is decided, without a floor: "bestseller" (the default), the action
+        with the highest mean reward of a new task under the prior; "uniform"; or "arm:" and the
+        name of an arm.
     seed : optional
         Seed of the actions' random draws. The store counts the deciders that had a seed, so that a
         restart with the same seed goes on with other draws; the same seed and the same count
@@ -110,6 +118,8 @@ class Decider(Calls):
         new_item_share: float | tuple[float, float] | None = None,
         reward_window: float | None = None,
         default_reward: float | None = None,
+        holdback: float = 0.0,
+        baseline: str | None = None,
         seed: Seed = None,
         max_pending: int = 10_000,
         max_work: int = MAX_WORK,
@@ -121,10 +131,11 @@ class Decider(Calls):
         self.store = store
         self.policy = Policy.checked(policy, horizon, floor, new_item_share)
         """The policy in force, with its horizon and its floor."""
-        self.rules = Rules.checked(self.policy, reward_window, default_reward)
-        """The policy, the reward window and the default reward in force."""
+        self.rules = Rules.checked(self.policy, reward_window, default_reward, holdback, baseline)
+        """The policy, the reward window, the default reward and the holdback in force."""
         self._seed = int(seed) if isinstance(seed, np.integer) else seed
         self._rng = random.generator(seed, "decider")
+        self._trial_key = b""
         self._loaded: dict[int, versions.LoadedPrior] = {}
         self._max_numbers = max_numbers
         max_pending = checks.count(max_pending, "max_pending")
@@ -195,12 +206,12 @@ class Decider(Calls):
 
     def _perform(self, operations: list[Operation], wait: bool) -> list[Result]:
         def work(transaction: Transaction) -> list[Result]:
-            version = transaction.active_version()
-            assert version is not None
-            active = self._load(version)
-            self._sizes = active.sizes
+            deployment = transaction.deployment()
+            assert deployment is not None
+            self._sizes = self._load(deployment.version).sizes
+            sides = Sides(self.rules.holdback, deployment, self._trial_key)
             now = transaction.now_us()
-            batch = Batch(transaction, active, self._load, self.rules, self._rng, now)
+            batch = Batch(transaction, sides, self._load, self.rules, self._rng, now)
             return batch.perform(operations)
 
         return self._transact(work, wait)
@@ -288,16 +299,76 @@ class Decider(Calls):
             Whether to activate it even if it failed its check (``prior.origin``).
         """
         version = checks.count(version, "version")
+        prior = self._known_version(version).prior
+        versions.check_passed(prior, force)
+        self._writer.run(
+            lambda: self._transact(lambda transaction: self._activate(transaction, version, prior))
+        )
+
+    def start_canary(self, version: int, share: float) -> None:
+        """Let a version decide for a share of the tasks born from now on.
+
+        The other tasks, and all that were born before, stay with the active version. Activating a
+        version, or changing arms, ends the canary.
+
+        Parameters
+        ----------
+        version : int
+            One of ``priors()``, not the active one; with as many arms as that.
+        share : float
+            Share of the new tasks, above 0 and below 1.
+        """
+        version, share = checks.count(version, "version"), float(share)
+        if not 0 < share < 1:
+            raise errors.ParameterError(f"share must be above 0 and below 1, got {share!r}")
+        prior = self._known_version(version).prior
+        versions.check_passed(prior, force=False)
+
+        def start(transaction: Transaction) -> None:
+            transaction.shape()  # locks: no other writer activates a prior meanwhile
+            active = transaction.active_version()
+            assert active is not None
+            if version == active:
+                raise errors.ParameterError(f"version {version} is active: nothing to try")
+            versions.check_same_arms(prior, self._load(active).prior)
+            self.rules.check(prior)
+            transaction.set_canary(version, transaction.now_us(), share)
+
+        self._writer.run(lambda: self._transact(start))
+
+    def end_canary(self, reason: str) -> int | None:
+        """Withdraw the canary: its tasks go on under the active version.
+
+        Parameters
+        ----------
+        reason : str
+            Why, for the log.
+
+        Returns
+        -------
+        int or None
+            The version that was withdrawn; None if there was no canary.
+        """
+
+        def end(transaction: Transaction) -> int | None:
+            transaction.shape()
+            deployment = transaction.deployment()
+            if deployment is None or deployment.canary is None:
+                return None
+            transaction.set_canary(deployment.canary, transaction.now_us(), 0.0, reason)
+            return deployment.canary
+
+        found: int | None = self._writer.run(lambda: self._transact(end))
+        return found
+
+    def _known_version(self, version: int) -> versions.LoadedPrior:
+        """Return a version of the prior; raise ``ParameterError`` if there is none."""
         if self.store.prior_body(version) is None:
             known = [row.version for row in self.priors()]
             raise errors.ParameterError(
                 f"there is no version {version} of the prior; known: {known}"
             )
-        prior = self._load(version).prior
-        versions.check_passed(prior, force)
-        self._writer.run(
-            lambda: self._transact(lambda transaction: self._activate(transaction, version, prior))
-        )
+        return self._load(version)
 
     def arms(self) -> versions.ArmList:
         """Return the arms of the active prior: names, and which are retired or new.
@@ -350,7 +421,7 @@ class Decider(Calls):
             if prior is not before:
                 self._check_size(prior)
                 versions.check_decides(prior, self.policy)
-                self.policy.check_floor(prior)
+                self.rules.check(prior)
                 now = transaction.now_us()
                 version, _ = transaction.add_prior(versions.logged_prior(prior, now))
                 transaction.activate(version, now, versions.fitted_shape(prior, shape))
@@ -361,6 +432,11 @@ class Decider(Calls):
 
     def _begin(self, prior: MixturePrior | None, force: bool) -> None:
         """Store and activate a prior that is new, and count this decider if it has a seed."""
+        known = self.store.backend.value(FIND_META, (TRIAL_KEY,))
+        if known is None:
+            self._trial_key = self._transact(lambda transaction: transaction.trial_key())
+        else:
+            self._trial_key = bytes.fromhex(known)
         if prior is None:
             self.rules.check(self.prior)
         else:

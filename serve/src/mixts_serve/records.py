@@ -9,11 +9,13 @@ all other times are seconds since 1970.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 from msgspec import Meta, Struct, field
 
-from mixts.errors import MixtsError, ParameterError
+from mixts.errors import MixtsError, OutcomeError, ParameterError
+from mixts.extend import checks
 
 MAX_NAME = 256
 """The longest name of a task and the longest key, in characters."""
@@ -98,19 +100,23 @@ class Decide(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         )  # fmt: skip
 
 
-class Reward(Struct, frozen=True, forbid_unknown_fields=True):
-    """The reward of a decision.
+class Reward(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The reward of a decision, other metrics of it, or both.
 
     Parameters
     ----------
     decision : str
         The decision's id (``id`` on the wire).
-    value : float
-        The reward.
+    value : float, optional
+        The reward; may be left out if there are metrics.
+    metrics : dict of str to float, optional
+        Other numbers to watch, such as ``{"returned": 1}``: they are compared between the sides of
+        a trial and never learned from. They may come at any time, each once for a decision.
     """
 
     decision: Name = field(name="id")
-    value: float
+    value: float | None = None
+    metrics: dict[Name, float] | None = None
 
 
 class Activate(Struct, frozen=True, forbid_unknown_fields=True):
@@ -324,10 +330,30 @@ class LoggedPrior(Struct, frozen=True):
 
 
 class PriorActivation(Struct, frozen=True):
-    """A row of ``activations``: from ``at`` on, this version of the prior is active."""
+    """A row of ``activations``: from ``at`` on, this version of the prior is active.
+
+    A share below 1 begins a canary: so many of the tasks born from now on are decided by this
+    version, the others by the active one. A share of 0 withdraws it.
+    """
 
     version: int
     at: int
+    share: float = 1.0
+    reason: str = ""
+    """Why a canary was withdrawn."""
+
+
+class Deployment(Struct, frozen=True):
+    """The versions of the prior that decide."""
+
+    version: int
+    """The active version."""
+    canary: int | None = None
+    """The version that decides for a share of the new tasks; None without a canary."""
+    share: float = 0.0
+    """Share of the tasks born since ``since`` that the canary decides."""
+    since: int = 0
+    """Time at which the canary began, in microseconds since 1970."""
 
 
 class TaskEntry(Counts):
@@ -358,6 +384,8 @@ class LoggedDecision(Struct, frozen=True):
     """Digest of the actions and the mask that a key stands for."""
     action_set: int | None
     policy: str
+    side: str = ""
+    """Side of a trial that the task was on: "control", "treated" or "canary"; "" without one."""
     deferred: int = 0
     """1 if the decision was deferred."""
     due: int | None = None
@@ -429,6 +457,16 @@ class LoggedReward(Struct, frozen=True):
     """The reward that came after the default; the table ``late_rewards`` has it."""
 
 
+class LoggedMetric(Struct, frozen=True):
+    """A row of ``metrics``: a number that was reported beside the reward of a decision."""
+
+    decision: int
+    """``seq`` of the decision."""
+    name: str
+    at: int
+    value: float
+
+
 class LoggedActivation(Struct, frozen=True):
     """A row of ``activated``: the reward window of a deferred decision begins."""
 
@@ -477,6 +515,14 @@ def checked_name(name: object, what: str) -> str:
     if "\0" in name or not (name.isascii() or _is_text(name)):
         raise ParameterError(f"{what} must not contain NUL or half of a surrogate pair: {name!r}")
     return name
+
+
+def checked_outcome(given: Any, expected: str) -> float:
+    """Return a reward or a metric; raise ``OutcomeError`` unless it is one finite number."""
+    value = checks.numbers(given, expected, OutcomeError)
+    if value.ndim or not math.isfinite(value):
+        raise OutcomeError(f"{expected}, got {given!r}")
+    return float(value)
 
 
 def _is_text(name: str) -> bool:

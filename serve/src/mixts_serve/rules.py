@@ -1,4 +1,4 @@
-"""The settings that every batch follows: the policy, the reward window and the default reward."""
+"""The settings that every batch follows: policy, reward window, default reward, holdback."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mixts.agents import BeliefAgent, MixTS, NewShare, policy_named
 from mixts.errors import MixtsError, ParameterError
 from mixts.extend import Array, Float, Seed, checks
 from mixts.families import Statistics
+from mixts_serve.trials import Holdback
 
 DEFAULT_POLICY = "ids"
 """Policy if none is named: information-directed sampling, which earns more than Thompson sampling
@@ -83,6 +84,8 @@ class Rules(Struct, frozen=True):
     """Microseconds after a decision in which its reward is on time; None: always."""
     default_reward: float | None = None
     """Reward of a decision if no other comes within the window; None: there is none."""
+    holdback: Holdback | None = None
+    """The control group; None: there is none."""
 
     @classmethod
     def checked(
@@ -90,6 +93,8 @@ class Rules(Struct, frozen=True):
         policy: Policy,
         reward_window: float | None = None,
         default_reward: float | None = None,
+        holdback: float = 0.0,
+        baseline: str | None = None,
     ) -> Rules:
         """Return the settings, from times in seconds; raise ``ParameterError`` for wrong ones."""
         window = _window(reward_window)
@@ -100,11 +105,14 @@ class Rules(Struct, frozen=True):
                     "default_reward needs a reward_window, after which silence counts: give both, "
                     "such as reward_window=1800 (mixts serve --reward-window 30m)"
                 )
-        return cls(policy, None if window is None else max(1, round(window * 1e6)), default_reward)
+        window_us = None if window is None else max(1, round(window * 1e6))
+        return cls(policy, window_us, default_reward, Holdback.checked(holdback, baseline))
 
     def check(self, prior: MixturePrior) -> None:
         """Raise ``ParameterError`` for a prior that these settings do not fit."""
         self.policy.check_floor(prior)
+        if self.holdback is not None:
+            self.holdback.arm(prior)
         if self.default_reward is None:
             return
         statistics, actions = prior.family.empty_statistics(1), trial_actions(prior)

@@ -10,14 +10,14 @@ first. So a belief follows from the events and their times, whenever the service
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from mixts import MixturePrior, errors
-from mixts.extend import Array, Float, Int, checks
+from mixts.extend import Array, Float, Int
 from mixts.families import Statistics
 from mixts_serve import records
 from mixts_serve.rules import Rules
@@ -30,6 +30,10 @@ MOST_WAITING = 100
 A task whose rewards never come would otherwise make every decision slower than the one before it.
 With the imagined outcomes of a hundred decisions, a task is decided as one that is well known.
 """
+
+
+MOST_METRICS = 20
+"""Most metrics that one report may have."""
 
 
 class LockedTasks:
@@ -81,6 +85,10 @@ class LockedTasks:
         """Return the arms of which a task has rewards."""
         row = np.array([self._by_name[name]])
         return set(np.flatnonzero(self._statistics[row].pulls[0]).tolist())
+
+    def first_at(self, name: str) -> int:
+        """Return the time at which a task was born."""
+        return self._entries[self._by_name[name]].first_at
 
     def n_bytes(self, name: str) -> int:
         """Return the size of a task's statistics before this batch."""
@@ -213,6 +221,8 @@ class Outcomes:
         self._decisions: dict[int, records.LoggedDecision] = {}
         """By ``seq``."""
         self._known: dict[int, records.LoggedReward] = {}
+        self._metrics: dict[tuple[int, str], float] = {}
+        """Metrics of the decisions, by ``seq`` and name."""
         self._features: FeatureSets = {}
         self._are_checked = False
         """Whether all rewards of the batch are known to be possible."""
@@ -257,13 +267,16 @@ class Outcomes:
         again = self._transaction.find_decisions(inactive) if inactive else {}
         self._decisions |= {decision.seq: decision for decision in again.values()}
         self._known = self._transaction.find_rewards(list(self._decisions))
+        reports = [each for _, each, _ in self._operations if isinstance(each, records.Reward)]
+        if any(report.metrics for report in reports):
+            self._metrics = self._transaction.find_metrics(list(self._decisions))
         self._features = find_features(self._transaction, self._decisions.values())
         self._are_checked = self._check_all(tasks)
         for place, operation, seq in self._operations:
             decision = self._decisions[seq]
             try:
                 if isinstance(operation, records.Reward):
-                    receipt = self._reward(decision, operation.value, tasks)
+                    receipt = self._report(decision, operation, tasks)
                 elif isinstance(operation, records.Activate):
                     receipt = self._activate(decision, tasks)
                 else:
@@ -279,7 +292,7 @@ class Outcomes:
         rewards: list[tuple[Any, Any]] = []
         for _, operation, seq in self._operations:
             decision = self._decisions[seq]
-            if isinstance(operation, records.Reward):
+            if isinstance(operation, records.Reward) and operation.value is not None:
                 rewards.append((decision.action, operation.value))
             if decision.default_reward is not None:
                 rewards.append((decision.action, decision.default_reward))
@@ -300,6 +313,46 @@ class Outcomes:
         return [records.WaitingDecision(d.seq, d.task, d.action, d.action_set) for d in decisions]
 
     # -- rewards ------------------------------------------------------------------------------
+
+    def _report(
+        self, decision: records.LoggedDecision, report: records.Reward, tasks: LockedTasks
+    ) -> records.Receipt:
+        """Log the reward and the other metrics of a decision, both or neither."""
+        if report.value is None and not report.metrics:
+            raise errors.OutcomeError("expected a value, metrics or both, got neither")
+        metrics = self._new_metrics(decision, report.metrics or {})
+        receipt = records.Receipt(duplicate=True)
+        if report.value is not None:
+            receipt = self._reward(decision, report.value, tasks)
+        if not metrics:
+            return receipt
+        self._changes.metrics += metrics
+        self._metrics |= {(metric.decision, metric.name): metric.value for metric in metrics}
+        tasks.touch(decision.task).last_at = self._now
+        return replace(receipt, duplicate=False)
+
+    def _new_metrics(
+        self, decision: records.LoggedDecision, given: Mapping[str, float]
+    ) -> list[records.LoggedMetric]:
+        """Return the metrics that the decision does not have; raise if one has another value."""
+        if len(given) > MOST_METRICS:
+            raise errors.OutcomeError(
+                f"a decision has at most {MOST_METRICS} metrics in one report, got {len(given)}"
+            )
+        new = []
+        for name, number in given.items():
+            records.checked_name(name, "the name of a metric")
+            expected = f"metric {name!r} must be a finite number"
+            value = _stored(records.checked_outcome(number, expected))
+            known = self._metrics.get((decision.seq, name))
+            if known is None:
+                new.append(records.LoggedMetric(decision.seq, name, self._now, value))
+            elif known != value:
+                raise errors.ConflictError(
+                    f"decision {decision.id.hex()} has the metric {name!r} with the value "
+                    f"{known!r}, which stays; got {value!r}"
+                )
+        return new
 
     def _reward(
         self, decision: records.LoggedDecision, value: float, tasks: LockedTasks
@@ -417,8 +470,7 @@ def _duplicate(
     decision: records.LoggedDecision, value: float, known: float, late: bool
 ) -> records.Receipt:
     """Return the receipt of a repeated reward; raise if its value is another one."""
-    given = checks.numbers(value, "a reward must be a number", errors.OutcomeError)
-    if given.ndim or float(given) != known:
+    if records.checked_outcome(value, "a reward must be a number") != known:
         raise errors.ConflictError(
             f"decision {decision.id.hex()} has the reward {known!r}, which stays; got {value!r}"
         )

@@ -307,6 +307,17 @@ def check_arms(prior: MixturePrior, before: MixturePrior | None) -> None:
     )
 
 
+def check_same_arms(prior: MixturePrior, active: MixturePrior) -> None:
+    """Raise ``ParameterError`` unless two priors can decide beside each other."""
+    if prior.family.statistics_shape != active.family.statistics_shape:
+        raise ParameterError(
+            f"a canary decides the same arms or features as the active prior, {active.family!r}, "
+            f"got {prior.family!r}: activate it instead"
+        )
+    check_arms(prior, active)
+    check_features(prior, active)
+
+
 def check_features(prior: MixturePrior, before: MixturePrior | None) -> None:
     """Raise ``ParameterError`` if a feature would get the statistics of another."""
     old = None if before is None else before.features

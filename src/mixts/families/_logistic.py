@@ -2,10 +2,12 @@
 
 A task's table has R distinct rows x with n trials and k successes each, and
 ``P(success | x) = logistic(x'theta)``. Given a component, ``theta = mean + C u`` with u standard
-normal, and the log posterior of u is, up to the log evidence,
-``-|u|^2 / 2 + sum_i [k_i eta_i - n_i softplus(eta_i)]``, ``eta = X theta``.
+normal, and the log posterior of u is, up to a constant::
 
-The evidence is an integral by importance sampling at fixed points. Its proposal is built in steps:
+    l(u) = -|u|^2 / 2 + sum_i [k_i eta_i - n_i softplus(eta_i)],  eta = X theta
+
+The evidence, (2 pi)^(-d/2) times the integral of exp(l), comes from importance sampling at fixed
+points. Its proposal is built in steps:
 
 1. *Reduce.* If R < d, a rotation of u makes ``X C`` lower triangular. The coordinates beyond the
    first R keep their prior, and only r = min(R, d) coordinates v remain to integrate over.
@@ -27,10 +29,16 @@ The evidence is an integral by importance sampling at fixed points. Its proposal
    The number of points is doubled until this error is below the tolerance, or until there are as
    many as allowed.
 
-Because y is measured from the mode, the log weight of a point needs neither k nor u: with
-``e = A y`` and p, w the success probabilities and the weights n p (1 - p) at the mode,
-``log posterior(y) - log posterior(0) = slack'y - |y|^2 / 2
-+ sum_i [w_i e_i^2 / 2 + n_i p_i e_i - n_i (softplus(eta_i + e_i) - softplus(eta_i))]``.
+The log weight of z has the posterior, and the density of y under the proposal::
+
+    log posterior(y) - log posterior(0) + |z|^2 / 2 + sum ln(spread + bend z / sqrt(1 + z^2))
+
+Because y is measured from the mode, it needs neither k nor u: with ``e = A y`` and p, w the success
+probabilities and the weights n p (1 - p) at the mode::
+
+    log posterior(y) - log posterior(0) = slack'y - |y|^2 / 2
+        + sum_i [w_i e_i^2 / 2 + n_i p_i e_i - n_i (softplus(eta_i + e_i) - softplus(eta_i))]
+
 ``slack`` is the gradient that Newton's last step left, so the formula holds at any v_0.
 
 Everything is a function of prior and table alone. The compiled core, ``src/core/logistic.hpp``,

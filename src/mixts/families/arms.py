@@ -161,7 +161,13 @@ class ArmStatistics(Statistics):
 
 
 def merge_moments(ours: Moments, theirs: Moments) -> Moments:
-    """Merge counts, averages and squared deviations by Chan's formula.
+    """Merge counts n, averages y and squared deviations M2 by Chan's formula.
+
+    ::
+
+        n = n1 + n2
+        y = y1 + (y2 - y1) n2 / n
+        M2 = M2_1 + M2_2 + (y2 - y1)^2 n1 n2 / n
 
     Rewards near 1000 keep their digits, which a difference of sums of squares would lose.
     """

@@ -21,7 +21,7 @@ LEAST_SHAPE = 0.1
 
 
 class BernoulliStatistics(ArmStatistics):
-    """Successes and failures of each arm, (tasks, arms)."""
+    """Successes and failures of each arm, (tasks, arms). Histories merge by adding the counts."""
 
     kind: ClassVar[str] = "bernoulli-arms"
     fields: ClassVar[dict[str, Any]] = {"successes": np.int64, "failures": np.int64}
@@ -57,8 +57,8 @@ class BetaMarginal(Marginal):
     b = parameter(1)
 
     def sample(self, rng: np.random.Generator) -> Array:
-        # Two gamma variables of small shapes may both underflow: numpy then takes logarithms. The
-        # others remain quotients, on which the numbers of a seed depend.
+        # With small shapes both gamma variables may underflow: rng.beta then works with logarithms.
+        # Otherwise keep the quotient: changing it would change the numbers of a seed.
         if self.parameters.min(initial=1.0) < LEAST_SHAPE:
             return rng.beta(self.a, self.b)
         won, lost = rng.standard_gamma(self.parameters)
@@ -97,8 +97,11 @@ class BetaMarginal(Marginal):
 class BernoulliArms(ArmFamily):
     """Family of K arms with rewards 0 or 1 and Beta priors on their means, for L components.
 
-    The log evidence of an arm's ordered history with w ones and l zeros is
-    ``ln B(alpha + w, beta + l) - ln B(alpha, beta)``. The posterior is Beta(alpha + w, beta + l).
+    With w ones and l zeros, in their order, an arm's log evidence is::
+
+        ln B(alpha + w, beta + l) - ln B(alpha, beta)
+
+    The posterior of its mean reward is Beta(alpha + w, beta + l).
 
     Parameters
     ----------

@@ -16,7 +16,10 @@ from mixts.families.statistics import Statistics, stored
 
 
 class GaussianStatistics(ArmStatistics):
-    """Count, average and sum of squared deviations of each arm, (tasks, arms)."""
+    """Count, average and sum of squared deviations of each arm, (tasks, arms).
+
+    Histories merge by Chan's formula, see ``arms.merge_moments``.
+    """
 
     kind: ClassVar[str] = "gaussian-arms"
     fields: ClassVar[dict[str, Any]] = {"count": np.int64, "average": float, "squares": float}
@@ -40,11 +43,17 @@ class GaussianStatistics(ArmStatistics):
 class GaussianArms(ArmFamily):
     """Family of K arms with Gaussian rewards and normal priors on their means, for L components.
 
-    A reward is N(mean of the arm, noise_std^2). With n rewards of average y and squared deviations
-    M2 an arm's log evidence is
-    ``-n/2 ln(2 pi sigma^2) - (ln(1 + n v / sigma^2) + M2 / sigma^2 + n (y - m)^2 / (sigma^2 + n
-    v)) / 2``. The posterior is normal with mean ``m + n v (y - m) / (sigma^2 + n v)`` and variance
-    ``v sigma^2 / (sigma^2 + n v)``.
+    A reward is N(mean of the arm, sigma^2), and the mean of an arm is N(m, v): sigma is
+    ``noise_std``, m is ``mean`` and v is ``variance``. With n rewards of average y and sum of
+    squared deviations M2, an arm's log evidence is::
+
+        -n/2 ln(2 pi sigma^2) - M2 / (2 sigma^2)
+        - ln(1 + n v / sigma^2) / 2 - n (y - m)^2 / (2 (sigma^2 + n v))
+
+    The posterior of its mean reward is normal with the mean and variance::
+
+        m + n v (y - m) / (sigma^2 + n v)
+        v sigma^2 / (sigma^2 + n v)
 
     Parameters
     ----------
@@ -110,7 +119,10 @@ class GaussianArms(ArmFamily):
         return {"noise_std": self.noise_std}
 
     def to_linear(self) -> LinearGaussian:
-        """Return the same prior over unit vectors; its collapse keeps the arms' correlation."""
+        """Return the same prior with unit vectors as features.
+
+        Its ``collapse`` keeps the correlation between arms.
+        """
         return LinearGaussian(self.mean, self.variance, self.noise_std, covariance_type="diag")
 
     def marginal(self, parameters: Float[Array, "2 ... K"]) -> NormalMarginal:

@@ -23,7 +23,8 @@ from mixts.families.statistics import Statistics
 __all__ = ["CovarianceType", "LinearFamily", "LinearGaussian"]
 
 MOST_PRODUCTS = 10**11
-"""Products of a decision's draws with its actions, some 20 s: the core's loop ignores signals."""
+"""Limit of a decision's draws times features of all actions (about 20 s), because the core's loop
+cannot be interrupted."""
 
 # -- the posterior --------------------------------------------------------------------------------
 
@@ -48,8 +49,9 @@ def solve(
     """Condition components N(theta_0, C C') on histories  [paper: Eq. 4].
 
     The paper's posterior is ``Sigma_t = (Sigma_0^-1 + V / sigma^2)^-1`` with the mean
-    ``Sigma_t (Sigma_0^-1 theta_0 + B / sigma^2)``, where V = R'R and B = R'z. To keep all digits,
-    and for singular covariances too, neither sums nor inverses are formed: the QR factorisation of
+    ``Sigma_t (Sigma_0^-1 theta_0 + B / sigma^2)``, where V = A'A = R'R and B = A'y = R'z. To keep
+    all digits, and to allow singular covariances, the code avoids sums and inverses: the QR
+    factorisation of::
 
         [[I, 0], [R C / sigma, (z - R theta_0) / sigma]]
 
@@ -139,8 +141,9 @@ class LinearPosterior(Posterior):
     def relative_evidence(self) -> Float[Array, "n L"]:  # type: ignore[override]
         """log p(history | s).
 
-        With known noise: ``-n/2 ln(2 pi sigma^2) - ln det M / 2 - (rss / sigma^2 + q) / 2``, see
-        ``solve``.
+        With known noise it is as follows, see ``solve``::
+
+            -n/2 ln(2 pi sigma^2) - ln det M / 2 - (rss / sigma^2 + q) / 2
         """
         self._evaluate()
         return self._evidence
@@ -415,10 +418,21 @@ class LinearFamily(CoefficientFamily):
 class LinearGaussian(LinearFamily):
     """Family of linear rewards with Gaussian noise and Gaussian coefficients, for L components.
 
-    A reward of features a is a'theta + N(0, noise_std^2), with theta ~ N(mean, covariance).
-    Posteriors are exact for every component  [paper: Sec. 4.2]. With n rewards the log evidence is
-    ``-n/2 ln(2 pi sigma^2) - ln det M / 2 - S / 2``, where ``M = I + C'A'A C / sigma^2``, C C' is
-    the covariance, and S is the least of ``|y - A theta|^2 / sigma^2 + |C^-1 (theta - mean)|^2``.
+    A reward of features a is a'theta + N(0, sigma^2), where sigma is ``noise_std``, with
+    theta ~ N(mean, covariance). Posteriors are exact for every component  [paper: Sec. 4.2]. Let
+    C C' be the covariance. With n rewards y of the feature rows A, the log evidence is::
+
+        -n/2 ln(2 pi sigma^2) - ln det M / 2 - S / 2
+
+        M = I + C'A'A C / sigma^2
+        S = least of |y - A theta|^2 / sigma^2 + |C^-1 (theta - mean)|^2
+
+    The posterior of theta is normal with the mean m and covariance::
+
+        m = mean + C M^-1 C'A'(y - A mean) / sigma^2
+        C M^-1 C'
+
+    So the mean reward a'theta is normal with mean a'm and variance ``a'C M^-1 C'a``.
 
     Parameters
     ----------

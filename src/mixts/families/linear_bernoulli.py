@@ -34,10 +34,30 @@ class LinearBernoulli(CoefficientFamily):
     """Family of clicks with features and Gaussian coefficients, for L components.
 
     Rewards are 0 or 1 with P(1 | a, theta) = 1 / (1 + exp(-a'theta)), theta ~ N(mean, covariance).
-    The evidence of a history is the integral of ``N(theta; mean, covariance) prod_i p_i^k_i
-    (1 - p_i)^(n_i - k_i)`` over theta, with k_i successes in n_i trials of row i. It comes from
-    importance sampling: Laplace's value (the mode, and minus ln det T) plus the log mean weight;
-    ``_logistic`` has the steps.
+    Let theta = mean + C u, where C C' is the covariance. With k_i successes in n_i trials of the
+    distinct feature rows x_i of X, the log posterior of u is, up to a constant::
+
+        l(u) = -|u|^2 / 2 + sum_i [k_i eta_i - n_i ln(1 + exp(eta_i))]
+        eta_i = x_i'theta
+
+    *Evidence*: ``(2 pi)^(-d/2)`` times the integral of exp(l)  [paper: Alg. 1]. It comes from
+    importance sampling around the mode u_0, where the click rates are p_i. Points are
+    ``u_j = u_0 + T'^-1 y_j``, with y_j from a density q near N(0, I). Laplace's evidence, corrected
+    by the weights w_j of the points, is::
+
+        ln p(history) = l(u_0) - ln det T + ln mean_j w_j
+        T T' = I + C'X'W X C,  W = diag n_i p_i (1 - p_i)
+        w_j = exp(l(u_j) - l(u_0)) / ((2 pi)^(d/2) q(y_j))
+
+    *Posterior*: the points ``theta_j = mean + C u_j`` with weights w_j / sum w.
+
+    *Draws*: a point by weight, then four Metropolis moves that leave the exact posterior invariant
+    (``PointPosterior.draw``).
+
+    *Mean reward of a*: ``sum_j w_j logistic(a'theta_j) / sum w``; variance likewise. A control
+    variate makes the mean more precise (``PointPosterior.action_moments``).
+
+    ``_logistic`` has the steps, and the density q.
 
     The statistics of a task are its distinct feature rows with their numbers of trials and
     successes, so that beliefs depend on the prior and the history only. ``belief.evidence_error``
@@ -54,8 +74,8 @@ class LinearBernoulli(CoefficientFamily):
     covariance_type
         Form of ``covariance``.
     decimals
-        Features are rounded to so many decimals before they are counted; None: not at all. Fewer
-        distinct rows make smaller statistics and faster beliefs.
+        Round features to this many decimals before counting; None: no rounding. Fewer distinct
+        rows make smaller statistics and faster beliefs.
     max_rows
         Most distinct feature rows of a task. An observation beyond them is refused.
 
@@ -205,12 +225,16 @@ class LinearBernoulli(CoefficientFamily):
         )
 
     def log_evidence(self, statistics: Statistics) -> Float[Array, "n L"]:
-        """Return log p(history | s) of each task; posteriors are not kept."""
+        """Return log p(history | s) of each task; posteriors are not kept.
+
+        ``PointPosterior.find_modes`` has Laplace's evidence, ``integrate`` the mean weight.
+        """
         self.check_statistics(statistics)
         assert isinstance(statistics, LinearBernoulliStatistics)
         return posterior_moments(self.design, click_tasks(statistics), moments=False).log_evidence
 
     def _reward_moments(self, statistics: Statistics, actions: Array) -> tuple[Array, Array]:
+        """Return means and variances of click rates, from ``PointPosterior.action_moments``."""
         uniform = np.full(self.n_components, -np.log(self.n_components))
         posterior = self.posterior(statistics, uniform, allow_dormant=False)
         moments = posterior.action_moments(np.arange(len(statistics)), actions, every=True)

@@ -67,7 +67,7 @@ class LinearBernoulliStatistics(Statistics):
     trials, successes : (N,)
         Number of observations with these features, and number of rewards 1 among them.
     decimals
-        Features are rounded to so many decimals before they are counted; None: not at all.
+        Round features to this many decimals before counting; None: no rounding.
     max_rows
         Most distinct rows of a task. An observation beyond them is refused.
     """

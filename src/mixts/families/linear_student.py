@@ -33,8 +33,9 @@ from mixts.families.statistics import Statistics
 class LinearStudentPosterior(LinearPosterior):
     """Posteriors with unknown noise: means and relative roots do not depend on it.
 
-    Roots are those for a noise of 1. Given the history, sigma^2 of a component is inverse gamma
-    with ``freedom = degrees + n`` and ``unit = degrees noise_std^2 + misfit``.
+    ``solve`` runs with sigma = 1 and C C' = covariance / noise_std^2. Given the history, sigma^2 of
+    a component is inverse gamma with shape ``freedom / 2`` and scale ``unit / 2``, where
+    ``freedom = degrees + n`` and ``unit = degrees noise_std^2 + misfit``.
     """
 
     prior: LinearStudent
@@ -51,7 +52,11 @@ class LinearStudentPosterior(LinearPosterior):
     def sample(
         self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
     ) -> Float[Array, "m p"]:
-        """Draw sigma, then theta given sigma, of the component of each task."""
+        """Draw sigma, then theta given sigma, of the component of each task.
+
+        ``unit / sigma^2`` is chi-squared with ``freedom`` degrees, and theta is
+        ``mean + sigma root x`` with x standard normal.
+        """
         sigma = draw_noise(rng, *self.noise_posterior(tasks, latent))
         x = sigma[:, None] * rng.standard_normal((len(tasks), self.prior.n_features))
         return np.column_stack([self._place(tasks, latent, x), sigma])
@@ -109,6 +114,10 @@ class LinearStudentRewards(ProductRewards, StudentRewards):
 
     @cached_property
     def marginal(self) -> StudentMarginal:
+        """Student distributions with ``freedom`` degrees and location a'mean.
+
+        The squared scale is ``|root'a|^2 unit / freedom``.
+        """
         moments = self.posterior.action_moments(self.tasks, self.actions)
         noise = self.posterior._all_noise(self.tasks)
         shape = moments.shape[1:]
@@ -136,17 +145,30 @@ class LinearStudent(NoisyTasks, LinearFamily):
     """Family of linear rewards whose Gaussian noise is unknown, for L components.
 
     A reward of features a is a'theta + N(0, sigma^2); each task has its own noise sigma. sigma^2 is
-    inverse gamma with shape ``degrees / 2`` and scale ``degrees noise_std^2 / 2``: ``noise_std`` is
-    typical, and it is worth ``degrees`` rewards. Given sigma^2, theta is
+    inverse gamma with shape ``degrees / 2`` and scale ``degrees noise_std^2 / 2``. ``noise_std`` is
+    a typical value; this prior counts as much as ``degrees`` rewards. Given sigma, theta is
     N(mean, (sigma / noise_std)^2 covariance). So theta is a Student variable with ``degrees``
     degrees of freedom, location ``mean`` and scale matrix ``covariance``; with many degrees this
     is :class:`LinearGaussian`.
 
-    With n rewards, posteriors are of the same kind, and exact. Let ``M = I + C'A'A C``, where C C'
-    is covariance / noise_std^2, and S the least of ``|y - A theta|^2 + |C^-1 (theta - mean)|^2``.
-    Then the log evidence is ``ln Gamma((nu + n) / 2) - ln Gamma(nu / 2) - n/2 ln(pi u) -
-    ln det M / 2 - (nu + n) / 2 ln(1 + S / u)``, where nu is ``degrees`` and u is ``degrees
-    noise_std^2``.
+    Posteriors are of the same kind, and exact. Let nu be ``degrees``, u ``degrees noise_std^2`` and
+    C C' covariance / noise_std^2. With n rewards y of the feature rows A, the log evidence is::
+
+        ln Gamma((nu + n) / 2) - ln Gamma(nu / 2) - n/2 ln(pi u)
+        - ln det M / 2 - (nu + n) / 2 ln(1 + S / u)
+
+        M = I + C'A'A C
+        S = least of |y - A theta|^2 + |C^-1 (theta - mean)|^2
+
+    The posterior of sigma^2 is inverse gamma with shape (nu + n) / 2 and scale (u + S) / 2. Given
+    sigma, theta is normal with the mean m and covariance::
+
+        m = mean + C M^-1 C'A'(y - A mean)
+        sigma^2 C M^-1 C'
+
+    So without sigma, the mean reward a'theta is Student with f = nu + n degrees of freedom,
+    location a'm and squared scale ``a'C M^-1 C'a (u + S) / f``. Its variance has f - 2 in place
+    of f.
 
     The parameters of a task are theta, then sigma.
 

@@ -18,7 +18,10 @@ from mixts.families.statistics import Statistics, stored
 
 
 class PoissonStatistics(ArmStatistics):
-    """Count of observations, total and sum of log factorials of each arm, (tasks, arms)."""
+    """Count of observations, total and sum of log factorials of each arm, (tasks, arms).
+
+    Histories merge by adding all three.
+    """
 
     kind: ClassVar[str] = "poisson-arms"
     fields: ClassVar[dict[str, Any]] = {
@@ -95,9 +98,12 @@ class GammaMarginal(Marginal):
 class PoissonArms(ArmFamily):
     """Family of K arms with Poisson rewards and Gamma priors on their means, for L components.
 
-    With n rewards an arm's log evidence is
-    ``lnG(a + sum y) - lnG(a) + a ln b - (a + sum y) ln(b + n) - sum ln y!``. The posterior is
-    Gamma(a + sum y, b + n).
+    The mean of an arm is Gamma(a, b): a is ``shape`` and b is ``rate``. With n rewards y_i, their
+    sum y, and G the gamma function, an arm's log evidence (Gamma-Poisson) is::
+
+        ln G(a + y) - ln G(a) + a ln b - (a + y) ln(b + n) - sum ln y_i!
+
+    The posterior of its mean reward is Gamma(a + y, b + n).
 
     Parameters
     ----------
@@ -127,10 +133,11 @@ class PoissonArms(ArmFamily):
         _checks.positive(self.rate, "rate")
 
     def relative_evidence(self, statistics: PoissonStatistics) -> Float[Array, "n L"]:
-        """Return the log evidence without the terms y (ln(y / n) - 1) - sum ln y! that all share.
+        """Return the log evidence without the terms that all components share.
 
-        Stirling's formula of both gamma functions, subtracted by hand, leaves no large numbers
-        whose difference is small.
+        From ``ln G(a + y) - ln G(a) - a ln(1 + n / b) - y ln(b + n)``, subtract
+        ``y (ln(y / n) - 1)``. Stirling's formula of both gamma functions, subtracted by hand,
+        leaves no large numbers whose difference is small.
         """
         n, y = (statistics.array(name)[:, None] for name in ("count", "total"))
         a, b = self.shape, self.rate
@@ -148,6 +155,7 @@ class PoissonArms(ArmFamily):
         return GammaMarginal(parameters)
 
     def evidence_constant(self, statistics: Statistics) -> Float[Array, " n"]:
+        """Return the shared terms ``y (ln(y / n) - 1) - sum ln y_i!``, summed over arms."""
         total, count = statistics.array("total"), statistics.array("count")
         mean = np.where(total > 0, total / np.maximum(count, 1), 1.0)
         shared = total * np.log(mean) - total

@@ -32,8 +32,9 @@ def stirling_rest(x: Any) -> Array:
 def log_rising(a: Any, n: Any) -> Array:
     """Return ln Gamma(a + n) - ln Gamma(a), the log of a (a + 1) ... (a + n - 1) for whole n.
 
-    This is Stirling's formula of both, subtracted by hand: ``(a - 1/2) ln(1 + n / a) +
-    n (ln(a + n) - 1)`` and the difference of its remainders.
+    This is Stirling's formula of both, subtracted by hand, with R = ``stirling_rest``::
+
+        (a - 1/2) ln(1 + n / a) + n (ln(a + n) - 1) + R(a + n) - R(a)
 
     Parameters
     ----------
@@ -81,9 +82,11 @@ def draw_log_gamma(rng: np.random.Generator, shape: Array) -> Array:
 
 
 def whole_evidence(degrees: Any, unit: Any, n: Any, misfit: Any) -> Array:
-    """Return the log density of n rewards with this misfit, without their determinant.
+    """Return the log density of n rewards with this misfit S, without their determinant.
 
-    ``ln Gamma((nu + n) / 2) - ln Gamma(nu / 2) - n/2 ln(pi u) - (nu + n) / 2 ln(1 + S / u)``.
+    With nu ``degrees`` and u ``unit``, it is::
+
+        ln Gamma((nu + n) / 2) - ln Gamma(nu / 2) - n/2 ln(pi u) - (nu + n) / 2 ln(1 + S / u)
     """
     spread = n * np.log(np.pi * unit) + (degrees + n) * np.log1p(misfit / unit)
     return np.asarray(log_rising(0.5 * degrees, 0.5 * n) - 0.5 * spread)

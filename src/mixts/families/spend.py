@@ -34,7 +34,11 @@ from mixts.families.statistics import Statistics, stored
 
 
 class SpendStatistics(ArmStatistics):
-    """Purchases, misses, and average and squared deviations of log spends, (tasks, arms)."""
+    """Purchases, misses, and average and squared deviations of log spends, (tasks, arms).
+
+    Histories merge by adding the misses, and by Chan's formula (``arms.merge_moments``) for the
+    others.
+    """
 
     kind: ClassVar[str] = "spend-arms"
     fields: ClassVar[dict[str, Any]] = {
@@ -136,7 +140,11 @@ class SpendPosterior(ArmPosterior):
     def sample(
         self, rng: np.random.Generator, tasks: Int[Array, " m"], latent: Int[Array, " m"]
     ) -> Float[Array, "m p"]:
-        """Draw the parameters of all arms, given the one component of each task."""
+        """Draw the parameters of all arms, given the one component of each task.
+
+        Draw sigma^2 from its levels, mu ~ N(m, sigma^2 / r) and p ~ Beta(alpha, beta), with the
+        parameters of the posterior. Return ``p exp(mu + sigma^2 / 2)``, p and mu.
+        """
         found = self.prior.marginals(self.statistics, tasks, latent)
         return _stacked(*found.draw_parameters(rng))
 
@@ -166,22 +174,33 @@ class SpendArms(ArmFamily):
     """K arms whose rewards are 0 or a log-normal spend, for L components.
 
     A reward is above 0, a purchase, with probability p, which is Beta(alpha, beta). The logarithm
-    of a spend is normal with mean mu and variance sigma^2, both unknown. Given sigma^2, mu is
-    normal with mean ``log_spend`` and variance ``sigma^2 / strength``. sigma^2 is inverse gamma
-    with ``shape`` and ``scale``, on a grid: sigma is one of 61 values from 0.1 to 2. So the mean
+    of a spend is N(mu, sigma^2), both unknown. Let m, r, a and b be ``log_spend``, ``strength``,
+    ``shape`` and ``scale``. Given sigma, mu is N(m, sigma^2 / r). sigma takes 61 values from 0.1 to
+    2, evenly spaced in ln sigma, with probabilities proportional to
+    ``sigma^(-2 a) exp(-b / sigma^2)``: the inverse-gamma density *of ln sigma^2*. So the mean
     reward ``p exp(mu + sigma^2 / 2)`` has a finite mean and variance.
 
-    With k purchases among n rewards, average y and squared deviations M2 of the log spends, an
-    arm's log evidence is ``ln B(alpha + k, beta + n - k) - ln B(alpha, beta) + (ln(r / (r + k)) -
-    k ln(2 pi)) / 2 + ln Z(a + k/2, b + (M2 + r k / (r + k) (y - m)^2) / 2) - ln Z(a, b) - k y``.
-    Here m, r, a and b are ``log_spend``, ``strength``, ``shape`` and ``scale``; Z(a, b) is the sum
-    of ``sigma^(-2 a) exp(-b / sigma^2)`` over the grid.
+    This is Beta-binomial times normal-inverse-gamma (Gelman et al., Bayesian Data Analysis,
+    Sec. 3.3), where the integral over sigma^2 is a sum. With k purchases among n rewards, and
+    average y and squared deviations M2 of their logarithms, the posterior of an arm is of the same
+    kind, with::
 
-    The posterior is of the same kind, with alpha + k and beta + n - k, the location
-    ``m + k (y - m) / (r + k)``, the strength r + k, and the shape and scale of Z above. An arm's
-    mean reward has the mean ``alpha / (alpha + beta) exp(m) E exp((1/2 + 1 / (2 r)) sigma^2)``, and
-    its square has ``alpha (alpha + 1) / ((alpha + beta) (alpha + beta + 1)) exp(2 m)
-    E exp((1 + 2 / r) sigma^2)``, with sums over the grid.
+        alpha' = alpha + k      m' = m + k (y - m) / r'      a' = a + k/2
+        beta' = beta + n - k    r' = r + k                   b' = b + (M2 + r k / r' (y - m)^2) / 2
+
+    Let Z(a, b) be the sum of ``sigma^(-2 a) exp(-b / sigma^2)`` over the values of sigma. The log
+    evidence of an arm has parts for the purchases, for the logarithms of spends, and for the
+    Jacobian of these logarithms::
+
+        ln B(alpha', beta') - ln B(alpha, beta)
+        + ln Z(a', b') - ln Z(a, b) + (ln(r / r') - k ln(2 pi)) / 2
+        - k y
+
+    The means of the mean reward and of its square are as follows. E is the expectation over sigma
+    with the probabilities above; after a history, all parameters are those of the posterior::
+
+        alpha / (alpha + beta) exp(m) E exp((1/2 + 1 / (2 r)) sigma^2)
+        alpha (alpha + 1) / ((alpha + beta) (alpha + beta + 1)) exp(2 m) E exp((1 + 2 / r) sigma^2)
 
     The parameters of a task are the mean rewards of the arms, then their p, then their mu.
 
@@ -194,8 +213,8 @@ class SpendArms(ArmFamily):
     strength
         How many purchases ``log_spend`` is worth, (L, K), above 0.
     shape, scale
-        Parameters of the prior of sigma^2, (L, K), above 0: it is near ``scale / shape``, and that
-        is worth ``2 shape`` purchases.
+        Parameters of the prior of sigma^2, (L, K), above 0. sigma^2 is about ``scale / shape``;
+        this prior counts as much as ``2 shape`` purchases.
 
     Examples
     --------
@@ -252,20 +271,23 @@ class SpendArms(ArmFamily):
         return (), (*by_arm, np.log(LEVELS), 1 / LEVELS)
 
     def relative_evidence(self, statistics: SpendStatistics) -> Float[Array, "n L"]:
+        """Return the log evidence without the terms -k (y + ln(2 pi) / 2) that all share."""
         purchases, misses, average, squares = statistics.stored
         won, lost = purchases[:, None], misses[:, None]
         each = beta_evidence(self.alpha, self.beta, won, lost)
         # Sums over the levels only of arms that were bought.
         row, arm = np.nonzero(purchases)
-        prior = self._spends[:, :, arm]
-        after = learn_spends(prior, purchases[row, arm], average[row, arm], squares[row, arm])
-        norms = self._norms[:, arm], log_sum(after[2], after[3])
-        each[row, :, arm] += spend_evidence(prior[1], after[1], *norms).T
+        before = self._spends[:, :, arm]
+        after = learn_spends(before, purchases[row, arm], average[row, arm], squares[row, arm])
+        (_, strength, _, _), (_, strength_after, shape_after, scale_after) = before, after
+        norms = self._norms[:, arm], log_sum(shape_after, scale_after)
+        each[row, :, arm] += spend_evidence(strength, strength_after, *norms).T
         return np.asarray(each.sum(axis=2))
 
     def posterior_parameters(
         self, statistics: SpendStatistics, tasks: Int[Array, "..."], latent: Int[Array, "..."]
     ) -> Float[Array, "6 ... K"]:
+        """Return each arm's alpha, beta, log_spend, strength, shape and scale after its history."""
         purchases, misses, average, squares = (array[tasks] for array in statistics.stored)
         alpha, beta = self.alpha[latent] + purchases, self.beta[latent] + misses
         after = learn_spends(self._spends[:, latent], purchases, average, squares)
@@ -338,7 +360,7 @@ class SpendArms(ArmFamily):
         return cls.from_parameters(SpendMarginal(plain).spread(mean, variance).parameters, settings)
 
     def like(self, mean: Float[Array, "L k"], variance: Float[Array, "L k"]) -> Self:
-        """Return arms with these mean rewards, bought as often and spread as the arms here are."""
+        """Return arms with these moments, and this family's average purchase rate and spread."""
         by_arm = np.swapaxes(self._prior().parameters, 1, 2)
         pooled = SpendMarginal(by_arm).pool(np.full((self.n_arms, 1), 1 / self.n_arms))
         typical = np.swapaxes(pooled.parameters, 1, 2) * np.ones(mean.shape)
@@ -364,7 +386,10 @@ class SpendArms(ArmFamily):
         return np.asarray(by_parameter[np.arange(len(arms)), :, arms])
 
     def outcomes(self, rng: np.random.Generator, means: Float[Array, "n 3"]) -> Float[Array, " n"]:
-        """Draw rewards by inversion: one uniform number decides about both parts."""
+        """Draw rewards by inversion.
+
+        One uniform number decides whether there is a purchase, and its amount.
+        """
         mean, rate, log_spend = np.moveaxis(means, -1, 0)
         with np.errstate(divide="ignore"):
             variance = 2 * (np.log(mean) - np.log(rate) - log_spend)

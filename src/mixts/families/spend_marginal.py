@@ -3,9 +3,10 @@
 An arm's mean reward is ``p exp(mu + sigma^2 / 2)``: p is the probability of a purchase, mu and
 sigma^2 are the mean and the variance of the logarithm of a spend. The variance takes one of the
 values ``LEVELS``, with probabilities proportional to ``sigma^(-2 shape) exp(-scale / sigma^2)``:
-an inverse-gamma distribution on a grid. Given the level everything is conjugate, so sums over the
-levels are exact, and every moment of the mean reward is finite. With a variance that has no upper
-limit the expectation of ``exp(sigma^2 / 2)`` would be infinite.
+the inverse-gamma density of ln sigma^2, in which levels are evenly spaced. Given the level
+everything is conjugate, so sums over the levels are exact, and every moment of the mean reward is
+finite. With a variance that has no upper limit the expectation of ``exp(sigma^2 / 2)`` would be
+infinite.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _exponents(shape: Array, scale: Array, tilt: Array | float = 0.0) -> Float[A
 
 
 def log_sum(shape: Array, scale: Array, tilt: Array | float = 0.0) -> Array:
-    """Return ln of the sum of sigma^(-2 shape) exp(-scale / sigma^2 + tilt sigma^2) over levels."""
+    """Return ln Z: the sum of sigma^(-2 shape) exp(-scale / sigma^2 + tilt sigma^2) over levels."""
     shape, scale, tilt = np.broadcast_arrays(shape, scale, tilt)
     out = np.empty(shape.size)
     flat = [x.reshape(-1) for x in (shape, scale, tilt)]
@@ -373,8 +374,8 @@ class SpendMarginal(MeanDistribution):
     ) -> Float[Array, "m K"]:
         """Return the quantile of each arm's mean reward under mixtures; parameters (6, m, L, K).
 
-        The product of two quantiles of p and exp(mu + sigma^2 / 2) brackets that of the product:
-        it is below unless one of the two factors is.
+        With X = p and Y = exp(mu + sigma^2 / 2), ``P(XY < xy) <= P(X < x) + P(Y < y)``: the
+        factors' q/2 quantiles give a lower bound, and their (1 + q)/2 quantiles an upper one.
         """
         q = probability[:, None, None]
         spreads = np.sqrt(LEVELS / self.strength[..., None])
@@ -404,8 +405,12 @@ def learn_spends(
 ) -> Float[Array, "4 ..."]:
     """Return ``log_spend``, ``strength``, ``shape`` and ``scale`` after purchases.
 
-    With k purchases these are ``m + k (y - m) / (r + k)``, ``r + k``, ``a + k/2`` and
-    ``b + (M2 + r k / (r + k) (y - m)^2) / 2``.
+    With k purchases, average y and squared deviations M2 of the log spends, these are::
+
+        m + k (y - m) / (r + k)
+        r + k
+        a + k/2
+        b + (M2 + r k / (r + k) (y - m)^2) / 2
     """
     log_spend, strength, shape, scale = prior
     gap, after = average - log_spend, strength + purchases
@@ -415,7 +420,10 @@ def learn_spends(
 
 
 def spend_evidence(strength: Array, strength_after: Array, norm: Array, norm_after: Array) -> Array:
-    """Return ln p(log spends) of an arm without its factors (2 pi)^(-1/2)."""
+    """Return ln p(log spends) of an arm without its factors (2 pi)^(-1/2).
+
+    It is ``ln(r / r') / 2 + ln Z(a', b') - ln Z(a, b)``, with ``norm = ln Z`` as from ``log_sum``.
+    """
     return np.asarray(0.5 * np.log(strength / strength_after) + norm_after - norm)
 
 

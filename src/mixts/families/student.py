@@ -54,18 +54,28 @@ class StudentArms(NoisyTasks, ArmFamily):
     """Family of K arms with Gaussian rewards whose noise is unknown, for L components.
 
     A reward is N(mean of the arm, sigma^2). A task has one noise sigma, which all its arms share.
-    sigma^2 is inverse gamma with shape ``degrees / 2`` and scale ``degrees noise_std^2 / 2``:
-    ``noise_std`` is typical, and it is worth ``degrees`` rewards. Given sigma, the mean of an arm
-    is N(mean, (sigma / noise_std)^2 variance), and arms are independent. With many degrees this
-    is :class:`GaussianArms`.
+    sigma^2 is inverse gamma with shape ``degrees / 2`` and scale ``degrees noise_std^2 / 2``.
+    ``noise_std`` is a typical value; this prior counts as much as ``degrees`` rewards. Given sigma,
+    the mean of an arm is N(mean, (sigma / noise_std)^2 variance), and arms are independent. With
+    many degrees this is :class:`GaussianArms`.
 
-    With n_k rewards of average y_k and squared deviations M_k of arm k, n in all, the log evidence
-    is ``ln Gamma((nu + n) / 2) - ln Gamma(nu / 2) - n/2 ln(pi u) - sum_k ln(1 + n_k r_k) / 2 -
-    (nu + n) / 2 ln(1 + S / u)``, where nu is ``degrees``, u is ``degrees noise_std^2``, r_k is
-    ``variance / noise_std^2`` of the arm, and S is ``sum_k M_k + n_k (y_k - m_k)^2 / (1 + n_k
-    r_k)``. The posterior of the noise has nu + n degrees and the unit u + S; given sigma, the mean
-    of an arm is normal with mean ``m + n r (y - m) / (1 + n r)`` and variance
-    ``sigma^2 r / (1 + n r)``.
+    Let nu be ``degrees``, u ``degrees noise_std^2``, and m_k and r_k ``mean`` and
+    ``variance / noise_std^2`` of arm k. With n_k rewards of average y_k and squared deviations M_k,
+    n in all, the log evidence is::
+
+        ln Gamma((nu + n) / 2) - ln Gamma(nu / 2) - n/2 ln(pi u)
+        - sum_k ln(1 + n_k r_k) / 2 - (nu + n) / 2 ln(1 + S / u)
+
+        S = sum_k [M_k + n_k (y_k - m_k)^2 / (1 + n_k r_k)]
+
+    The posterior of sigma^2 is inverse gamma with shape (nu + n) / 2 and scale (u + S) / 2. Given
+    sigma, the mean of arm k is normal with the mean and variance::
+
+        m_k + n_k r_k (y_k - m_k) / (1 + n_k r_k)
+        sigma^2 r_k / (1 + n_k r_k)
+
+    So without sigma it is Student with nu + n degrees of freedom, this mean, and the variance
+    ``(u + S) / (nu + n - 2) r_k / (1 + n_k r_k)``.
 
     The parameters of a task are the mean rewards of the arms, then sigma.
 
@@ -132,7 +142,7 @@ class StudentArms(NoisyTasks, ArmFamily):
         return (self.mean, self.ratio), self.noise_prior
 
     def misfit(self, statistics: GaussianStatistics) -> Float[Array, "n L"]:
-        """Return S, the squared misfit of each task's rewards in units of its own variance.
+        """Return S, the squared misfit of each task's rewards for sigma = 1.
 
         Parameters
         ----------
@@ -149,6 +159,7 @@ class StudentArms(NoisyTasks, ArmFamily):
         return np.asarray(each.sum(axis=2))
 
     def relative_evidence(self, statistics: GaussianStatistics) -> Float[Array, "n L"]:
+        """Return the log evidence, see the class, with all its terms."""
         count = statistics.array("count")
         determinant = np.log1p(count[:, None] * self.ratio).sum(axis=2)
         n, misfit = count.sum(axis=1)[:, None], self.misfit(statistics)

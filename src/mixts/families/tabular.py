@@ -39,7 +39,7 @@ class TabularStatistics(Statistics):
     """Counts of the rewards and next states of every pair of state and action.
 
     ``rewards`` (tasks, X, A, 2) counts ones first; ``transitions`` (tasks, X, A, X). The last step
-    of an episode may have a reward and no transition.
+    of an episode may have a reward and no transition. Histories merge by adding the counts.
     """
 
     kind: ClassVar[str] = "tabular-mdp"
@@ -135,8 +135,12 @@ class TabularMDP(Family):
     """Family of MDPs with rewards 0 or 1, for L components  [paper: Sec. 5.2].
 
     The mean reward of each pair of state and action is Beta(alpha^R), its row of transition
-    probabilities Dirichlet(alpha^T). After a history with these counts they are
-    Beta(alpha^R + counts) and Dirichlet(alpha^T + counts).
+    probabilities Dirichlet(alpha^T). After a history, add its counts: Beta(alpha^R + counts),
+    Dirichlet(alpha^T + counts). The log evidence is the sum over all these rows of counts, with
+    prior counts a_y and counts n_y of the outcomes y, their sums a and n, and the gamma function
+    G::
+
+        sum_y ln [G(a_y + n_y) / G(a_y)] - ln [G(a + n) / G(a)]
 
     The parameters theta of an MDP are a row of numbers: its mean rewards (X, A), then its
     transition probabilities (X, A, X); :meth:`mdp` converts them. An action is a policy (h, X), an
@@ -378,10 +382,7 @@ class TabularMDP(Family):
     def log_evidence(self, statistics: Statistics) -> Float[Array, "n L"]:
         """Return log p(history | s), -inf where a component rules it out  [paper: Sec. 5.2].
 
-        The history is ordered, so there are no multinomial coefficients. With prior counts a_y and
-        counts n_y of a row, and their sums a and n, it is the sum over rows of
-        ``sum_y ln [G(a_y + n_y) / G(a_y)] - ln [G(a + n) / G(a)]``, where G is the
-        gamma function.
+        The history is ordered, so there are no multinomial coefficients; the class has the formula.
         """
         self.check_statistics(statistics)
         if _program.core is not None:

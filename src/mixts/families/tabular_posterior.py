@@ -47,7 +47,7 @@ def _normalised(family: TabularMDP, weights: Float[Array, "m q"]) -> Float[Array
 def _redraw_tiny(
     rng: np.random.Generator, counts: Array, weights: Array, n_states: int, n_pairs: int
 ) -> None:
-    """Draw rows of counts so small that all their gamma variables may underflow by logarithms.
+    """Redraw on the log scale rows of so small counts that all gamma variables may underflow.
 
     Only the row's ratios matter.
     """

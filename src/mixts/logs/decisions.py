@@ -82,6 +82,8 @@ def schema(
         pa.field("position", pa.int64(), nullable=False),
         pa.field("values", vector),
         pa.field("costs", vector),
+        pa.field("side", pa.string()),
+        pa.field("metrics", pa.string()),
     ]
     if has_features:
         columns.append(pa.field(FEATURES, pa.list_(vector), nullable=False))

@@ -74,6 +74,15 @@ def register(parser: argparse.ArgumentParser) -> None:
         "clicks only (default: silence says nothing)"
     )
     add("--default-reward", type=_reward, metavar="NUMBER", help=default)
+    held = (
+        "share of the tasks that the baseline decides, such as 5%%, to measure the lift (default 0)"
+    )
+    add("--holdback", type=share, default=0.0, metavar="SHARE", help=held)
+    baseline = (
+        "how held back tasks are decided: bestseller (default), the action that is best for a new "
+        "task; uniform; or arm:NAME"
+    )
+    add("--baseline", metavar="NAME", help=baseline)
     listening = parser.add_argument_group("network")
     add = listening.add_argument
     add("--host", default="127.0.0.1", help="address (default 127.0.0.1: this machine only)")
@@ -136,7 +145,9 @@ def _serve(options: argparse.Namespace) -> None:
     policy = Policy.checked(
         options.policy or DEFAULT_POLICY, options.horizon, options.floor, options.new_item_share
     )
-    rules = Rules.checked(policy, options.reward_window, options.default_reward)
+    rules = Rules.checked(
+        policy, options.reward_window, options.default_reward, options.holdback, options.baseline
+    )
     prior = None if options.prior is None else check_servable(MixturePrior.load(options.prior))
     if prior is not None:
         rules.check(prior)
@@ -147,7 +158,8 @@ def _serve(options: argparse.Namespace) -> None:
         Decider(
             prior, store, policy=policy.name, floor=policy.floor, horizon=policy.horizon,
             new_item_share=policy.new_item_share, reward_window=options.reward_window,
-            default_reward=options.default_reward, max_pending=options.max_pending,
+            default_reward=options.default_reward, holdback=options.holdback,
+            baseline=options.baseline, max_pending=options.max_pending,
             max_work=options.max_work, max_numbers=options.max_numbers, force=options.force,
         ) as decider,
     ):  # fmt: skip

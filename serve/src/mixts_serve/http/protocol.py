@@ -206,6 +206,10 @@ def read_reward(body: bytes | Raw, limits: Limits) -> Reward:
     """Return the report of one reward."""
     request: Reward = _decode(_reward, body)
     _check_name(request.decision, "id")
+    if request.value is None and not request.metrics:
+        raise RefusalError(422, "invalid", "expected a value, metrics or both", "value")
+    for name in request.metrics or ():
+        _check_name(name, "metrics")
     return request
 
 

@@ -6,6 +6,7 @@ are whole microseconds since 1970, arrays are bytes.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -63,6 +64,9 @@ _SAVED = tuple(name for name in tables.TASKS.columns if name not in ("name", "fi
 _SET_META = (
     f"{tables.META.insert('name', 'value')} ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )
+TRIAL_KEY = "trial_key"
+FIND_META = "SELECT value FROM meta WHERE name = ?"
+_NEW_KEY = f"{tables.META.insert('name', 'value')} ON CONFLICT (name) DO NOTHING"
 _NEXT_LIFE = """
     INSERT INTO meta (name, value) VALUES ('lives', '0')
     ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(meta.value AS BIGINT) + 1 AS TEXT)
@@ -72,6 +76,12 @@ _OPEN_WINDOWS = (
     "INSERT INTO open_windows (has_default, due, decision) "
     "SELECT CASE WHEN default_reward IS NULL THEN 0 ELSE 1 END, due, seq FROM decisions"
 )
+
+DEPLOYED = (
+    "SELECT version, share, at FROM activations WHERE seq >= "
+    "(SELECT seq FROM activations WHERE share = 1 ORDER BY seq DESC LIMIT 1) ORDER BY seq"
+)
+"""The last activation of a version for all tasks, and the canaries since."""
 
 WAITING = (
     "SELECT d.seq, d.task, d.action, d.action_set FROM {source} "
@@ -83,6 +93,17 @@ WAITING = (
     "AND NOT EXISTS (SELECT 1 FROM rewards r WHERE r.decision = d.seq)"
 )
 """Decisions that wait, among the last ones of a task; databases differ in how tasks are given."""
+
+
+def deployment_of(rows: Sequence[tables.Row]) -> records.Deployment | None:
+    """Return what rows of ``DEPLOYED`` mean; None for no rows."""
+    if not rows:
+        return None
+    active, (last, share, at) = rows[0][0], rows[-1]
+    if len(rows) == 1 or share == 0:
+        return records.Deployment(active)
+    return records.Deployment(active, last, share, at)
+
 
 # -- what a batch writes --------------------------------------------------------------------------
 
@@ -97,6 +118,7 @@ class Changes(Struct):
     rewards: list[records.LoggedReward] = struct_field(default_factory=list)
     late_rewards: list[records.LoggedReward] = struct_field(default_factory=list)
     activated: list[records.LoggedActivation] = struct_field(default_factory=list)
+    metrics: list[records.LoggedMetric] = struct_field(default_factory=list)
     decisions: list[records.LoggedDecision] = struct_field(default_factory=list)
     opened: list[records.OpenWindow] = struct_field(default_factory=list)
     """Windows of deferred decisions; those of other decisions follow from ``decisions``."""
@@ -201,8 +223,8 @@ class Transaction(ABC):
         """Return the time of the operations; see :meth:`Backend.now_us`."""
 
     @abstractmethod
-    def is_active(self, version: int) -> bool:
-        """Return whether this version, read earlier in this transaction, is still active."""
+    def is_deployed(self, deployment: records.Deployment) -> bool:
+        """Return whether this deployment, read earlier in this transaction, is still in force."""
 
     @abstractmethod
     def lock_tasks(
@@ -251,10 +273,14 @@ class Transaction(ABC):
         rows = self._execute_where(query.sql, (column,), [(key,) for key in keys])
         return list(map(query.read, rows))
 
+    def deployment(self) -> records.Deployment | None:
+        """Return the versions of the prior that decide; None before there is one."""
+        return deployment_of(self._execute(DEPLOYED))
+
     def active_version(self) -> int | None:
         """Return the version of the prior that was activated last."""
-        version: int | None = self._one("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
-        return version
+        found = self.deployment()
+        return None if found is None else found.version
 
     def find_decisions(self, ids: Sequence[bytes]) -> dict[bytes, records.LoggedDecision]:
         """Return the decisions with these ids that are in the log."""
@@ -277,6 +303,11 @@ class Transaction(ABC):
         """Return the rewards of decisions, by ``seq``."""
         found = self._find(tables.REWARD, "r.decision", decisions)
         return {reward.decision: reward for reward in found}
+
+    def find_metrics(self, decisions: Sequence[int]) -> dict[tuple[int, str], float]:
+        """Return the metrics of decisions, by ``seq`` and name."""
+        found = self._find(tables.METRIC, "m.decision", decisions)
+        return {(metric.decision, metric.name): metric.value for metric in found}
 
     def find_taken(self, tasks: Sequence[int]) -> list[tables.Row]:
         """Return the number of a task and an action, for each action that one of the tasks took.
@@ -302,6 +333,7 @@ class Transaction(ABC):
             self._append(tables.REWARDS, changes.rewards)
             self._append(tables.LATE_REWARDS, changes.late_rewards)
             self._append(tables.ACTIVATED, changes.activated)
+            self._append(tables.METRICS, changes.metrics)
             self._log(changes.decisions)
             self.replace_windows(changes.closed, changes.opened)
             self.save_tasks(changes.tasks)
@@ -354,6 +386,19 @@ class Transaction(ABC):
         """Make this version the active one; its tasks' statistics have this shape."""
         self._append(tables.ACTIVATIONS, [records.PriorActivation(version, now)])
         self._set(records.MetaEntry("shape", shape))
+
+    def set_canary(self, version: int, now: int, share: float, reason: str = "") -> None:
+        """Let a version decide for a share of the new tasks; for none, end its canary.
+
+        Call ``shape`` first, for its lock.
+        """
+        row = records.PriorActivation(version, now, share, reason)
+        self._append(tables.ACTIVATIONS, [row])
+
+    def trial_key(self) -> bytes:
+        """Return the key by which tasks are drawn for trials; make it if the store has none."""
+        self._execute(_NEW_KEY, (TRIAL_KEY, os.urandom(16).hex()))
+        return bytes.fromhex(self._one(FIND_META, TRIAL_KEY))
 
     def begin_life(self) -> int:
         """Return how many deciders with a seed wrote to this store before, and count one more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ _READ = {
     "weights": "d.weights", "prior_version": "d.version", "policy": "d.policy",
     "reward_is_default": "r.is_default", "late_reward": "l.value", "late_rewarded_at": "l.at",
     "deferred": "d.deferred", "activated_at": "a.at", "slate": "d.slate", "position": "d.position",
+    "side": "d.side", "seq": "d.seq",
 }  # fmt: skip
 """What is read for each decision, by the names of the columns of the file where it has them."""
 # Outer joins: the database then reads decisions in order and sorts nothing.
@@ -109,7 +111,8 @@ def export(
             if has_features:
                 found = store.backend.read(tables.OFFERED, (first, last), _OFFERED)
                 offers = {each.number: each for each in found}
-            table = _table(columns, rows, offers, priors)
+            metrics = _metrics(store, first, last)
+            table = _table(columns, rows, offers, metrics, priors)
             append(table)
             n_rows += table.num_rows
             n_rewards += table.num_rows - table["reward"].null_count
@@ -158,6 +161,7 @@ def _table(
     columns: Any,
     rows: list[tables.Row],
     sets: Mapping[int, tables.ActionSet],
+    metrics: Mapping[int, str],
     priors: Mapping[int, MixturePrior],
 ) -> Any:
     import pyarrow
@@ -185,6 +189,8 @@ def _table(
         "slate": [None if slate is None else bytes(slate).hex() for slate in read["slate"]],
         "values": [_half(each, 0) for each in read["money"]],
         "costs": [_half(each, 1) for each in read["money"]],
+        "side": [side or None for side in read["side"]],
+        "metrics": [metrics.get(seq) for seq in read["seq"]],
     }
     if decisions.FEATURES in columns.names:
         arrays[decisions.FEATURES] = _matrices([sets[number] for number in offers])
@@ -203,6 +209,15 @@ def _table(
         ],
         schema=columns,
     )
+
+
+def _metrics(store: DecisionStore, first: int, last: int) -> dict[int, str]:
+    """Return the metrics of decisions as JSON, by ``seq``."""
+    found: dict[int, dict[str, float]] = {}
+    where = " WHERE m.decision >= ? AND m.decision <= ? ORDER BY m.decision, m.name"
+    for metric in store.backend.read(tables.METRIC, (first, last), where):
+        found.setdefault(metric.decision, {})[metric.name] = metric.value
+    return {seq: json.dumps(values) for seq, values in found.items()}
 
 
 def _half(money: bytes | None, which: int) -> list[float] | None:

@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import Any
 
 from mixts.errors import StoreError, TaskLockedError
-from mixts_serve.records import TaskEntry, WaitingDecision
+from mixts_serve.records import Deployment, TaskEntry, WaitingDecision
 from mixts_serve.store import tables
 from mixts_serve.store._postgres_connections import (
     LOCK_SECONDS,
@@ -159,8 +159,8 @@ class PostgresTransaction(Transaction):
     def now_us(self) -> int:
         return int(self._one(_CLOCK))
 
-    def is_active(self, version: int) -> bool:
-        return self.active_version() == version
+    def is_deployed(self, deployment: Deployment) -> bool:
+        return self.deployment() == deployment
 
     def lock_tasks(
         self, names: Sequence[str], numbers: Sequence[int], now: int

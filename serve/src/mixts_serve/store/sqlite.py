@@ -27,7 +27,7 @@ from msgspec import msgpack
 from msgspec.structs import replace
 
 from mixts.errors import StoreUnavailableError
-from mixts_serve.records import LoggedDecision, TaskEntry, WaitingDecision
+from mixts_serve.records import Deployment, LoggedDecision, TaskEntry, WaitingDecision
 from mixts_serve.store import _sqlite_file, tables
 from mixts_serve.store._sqlite_log import BUSY_SECONDS, FileConnections, WriteAheadLog
 from mixts_serve.store.base import WAITING, Backend, Transaction, WouldWaitError
@@ -182,7 +182,7 @@ class SQLiteTransaction(Transaction):
             tables.OPEN_WINDOWS.insert(), [tables.OPEN_WINDOWS.values(w) for w in windows]
         )
 
-    def is_active(self, version: int) -> bool:
+    def is_deployed(self, deployment: Deployment) -> bool:
         return True  # no other process can write during this transaction
 
     def lock_tasks(

@@ -12,9 +12,9 @@ from typing import Any, Self, get_type_hints
 from msgspec.structs import asdict, replace
 
 from mixts.errors import ParameterError, StoreError
-from mixts_serve.records import COUNTED, PriorVersion
+from mixts_serve.records import COUNTED, Deployment, PriorVersion
 from mixts_serve.store import views
-from mixts_serve.store.base import COUNT_SPANS, Backend
+from mixts_serve.store.base import COUNT_SPANS, DEPLOYED, Backend, deployment_of
 from mixts_serve.store.tables import OFFERED, ActionSet, Query, Row, unpack
 
 _SECOND = 1_000_000
@@ -56,7 +56,7 @@ _HISTORY = Query(
     {
         "id": "d.id", "at": _seconds("d.at"), "action": "d.action", "propensity": "d.propensity",
         "weights": "d.weights", "prior_version": "d.version", "policy": "d.policy",
-        "value": "r.value", "rewarded_at": _seconds("r.at"), "late": "r.late",
+        "side": "d.side", "value": "r.value", "rewarded_at": _seconds("r.at"), "late": "r.late",
         "is_default": "r.is_default", "late_value": "l.value", "deferred": "d.deferred",
         "activated_at": _seconds("a.at"), "due": _seconds("COALESCE(a.due, d.due)"), "arm": "s.ids",
     },
@@ -665,7 +665,18 @@ class DecisionStore:
         int or None
             The version; None if there is none.
         """
-        return self.backend.value("SELECT version FROM activations ORDER BY seq DESC LIMIT 1")
+        found = self.deployment()
+        return None if found is None else found.version
+
+    def deployment(self) -> Deployment | None:
+        """Return the versions of the prior that decide: the active one, and the canary.
+
+        Returns
+        -------
+        Deployment or None
+            None if the store has no prior.
+        """
+        return deployment_of(self.backend.query(DEPLOYED))
 
     def priors(self) -> list[PriorVersion]:
         """Return every version of the prior.

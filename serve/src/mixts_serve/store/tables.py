@@ -249,6 +249,10 @@ LATE_REWARDS = Table(
     derived=frozenset({"late", "is_default", "late_value"}),
 )  # fmt: skip
 ACTIVATED = Table("activated", records.LoggedActivation, rules=_ONE_EACH)
+METRICS = Table(
+    "metrics", records.LoggedMetric, rules={"decision": "REFERENCES decisions"},
+    indices=("CREATE UNIQUE INDEX metrics_by_decision ON metrics (decision, name)",),
+)  # fmt: skip
 OPEN_WINDOWS = Table(
     "open_windows", records.OpenWindow, ("has_default", "due", "decision"),
     {"decision": "REFERENCES decisions"},
@@ -258,7 +262,7 @@ COUNTS = Table("counts", records.SpanCount, ("span", "start", "arm", "version", 
 
 TABLES = (
     META, PRIORS, ACTIVATIONS, TASKS, ACTION_SETS, DECISIONS, REWARDS, LATE_REWARDS, ACTIVATED,
-    OPEN_WINDOWS, ACTIVITY, COUNTS,
+    METRICS, OPEN_WINDOWS, ACTIVITY, COUNTS,
 )  # fmt: skip
 """Each table after those to which it refers. The last three are derived from the log."""
 
@@ -311,6 +315,7 @@ DECISION_OF_TASK = Query(
     f"{DECISION.source} JOIN tasks t ON t.number = d.task",
 )
 OFFERED = Query(ActionSet, _all(ACTION_SETS, "s", "digest"), "action_sets s")
+METRIC = Query(records.LoggedMetric, _all(METRICS, "m"), "metrics m")
 REWARD = Query(
     records.LoggedReward, {**_all(REWARDS, "r"), "late_value": "l.value"},
     "rewards r LEFT JOIN late_rewards l ON l.decision = r.decision",

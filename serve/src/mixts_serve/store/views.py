@@ -34,6 +34,8 @@ class DecisionRow(Struct, frozen=True):
     rewarded_at: float | None
     late: bool
     policy: str
+    side: str = ""
+    """Side of a trial: "control", "treated" or "canary"; "" without one."""
     is_default: bool = False
     """True if ``value`` is the default reward."""
     late_value: float | None = None

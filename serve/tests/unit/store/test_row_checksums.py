@@ -32,7 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         decider.end_windows()
         decider.activate_many([decision.id for decision in made[:9:3]])
-        decider.reward_many([Reward(decision.id, 1) for decision in made[1:9]])
+        decider.reward_many([Reward(decision.id, 1, {"seen": 2.0}) for decision in made[1:9]])
         decider.decide("task 1", top=2, values=[1, 2, 3])
     with DecisionStore(path) as store, Decider(None, store) as decider:
         made = [decider.decide(f"task {i % 10}") for i in range(60)]
@@ -55,7 +55,7 @@ NUMBERED = {table.name: table for table in TABLES if isinstance(table.key, str)}
 """Tables whose rows have checksums, by name."""
 
 OTHERS = {
-    **dict.fromkeys(("family", "name", "policy", "key"), "'other'"),
+    **dict.fromkeys(("family", "name", "policy", "key", "side", "reason"), "'other'"),
     **dict.fromkeys(("digest", "body", "statistics", "id", "weights", "request"), "x'00'"),
     **dict.fromkeys(("slate", "probabilities", "money"), "x'00'"),
     "propensity": "propensity / 2",
