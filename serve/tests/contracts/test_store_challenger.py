@@ -32,7 +32,9 @@ def rival() -> mixts.MixturePrior:
 
 
 def by_hand(
-    champion: mixts.MixturePrior, other: mixts.MixturePrior, histories: list[list[tuple[int, float]]]
+    champion: mixts.MixturePrior,
+    other: mixts.MixturePrior,
+    histories: list[list[tuple[int, float]]],
 ) -> float:
     found = [
         History(np.array([arm for arm, _ in one]), np.array([value for _, value in one]))
@@ -74,6 +76,7 @@ def test_windows_that_are_open_hide_clicks(store: DecisionStore, clock: list[flo
     rng = np.random.default_rng(3)
     histories: dict[str, list[tuple[int, float]]] = {}
     with Decider(arms(), store, policy="ts", seed=1, **SILENCE) as decider:  # type: ignore[arg-type]
+        clock[0] += 1
         decider.upload_prior(rival())
         for _ in range(40):
             clock[0] += 60
@@ -98,6 +101,7 @@ def test_a_decision_that_may_depend_on_an_open_reward_does_not_count(
 ) -> None:
     """The second decision has no window. It was made after the click of the first, whose has."""
     with Decider(arms(), store, seed=1, **SILENCE) as decider:  # type: ignore[arg-type]
+        clock[0] += 1
         decider.upload_prior(rival())
         clock[0] += 1
         first = decide_and_reward(decider, "task", [1])
@@ -117,10 +121,13 @@ def test_nothing_counts_after_an_arm_that_one_version_does_not_know(
     store: DecisionStore, clock: list[float]
 ) -> None:
     """What is decided later depends on its reward, of which the champion says nothing."""
-    wider = arms().add_arms(["new"]) if arms().arm_names else arms().with_arms(
-        mixts.BernoulliArms([[50.0], [50.0]], [[1.0], [1.0]])
+    wider = (
+        arms().add_arms(["new"])
+        if arms().arm_names
+        else arms().with_arms(mixts.BernoulliArms([[50.0], [50.0]], [[1.0], [1.0]]))
     )
     with Decider(arms(), store, policy="greedy", floor=0.01, seed=1) as decider:
+        clock[0] += 1
         version = decider.upload_prior(wider)
         clock[0] += 1
         before = decide_and_reward(decider, "task", [1])
@@ -141,6 +148,7 @@ def test_nothing_counts_after_an_arm_that_one_version_does_not_know(
 
 def test_the_watch_reads_what_the_command_reads(store: DecisionStore, clock: list[float]) -> None:
     with Decider(linear(), store, policy="ts", seed=1) as decider:
+        clock[0] += 1
         decider.upload_prior(mixts.MixturePrior(linear().family, [0.9, 0.1]))
         clock[0] += 1
         for i in range(40):
