@@ -126,12 +126,12 @@ def read_history(backend: Backend, task: int) -> list[Observed]:
 
 def taken_actions(backend: Backend, rows: Sequence[Observed]) -> Array:
     """Return what decisions took: arms (m,), or rows of features (m, d)."""
-    numbers = tuple({row.action_set for row in rows} - {None})
+    numbers = tuple({row.action_set for row in rows if row.action_set is not None})
     if not numbers:
         return np.array([row.action for row in rows], np.int64)
     wanted = f" WHERE s.number IN ({', '.join('?' * len(numbers))})"
     sets = {each.number: each.rows for each in backend.read(OFFERED, numbers, wanted)}
-    return np.array([sets[row.action_set][row.action] for row in rows])
+    return np.array([sets[row.action_set or 0][row.action] for row in rows])
 
 
 class Agreement(Struct, frozen=True):

@@ -140,7 +140,7 @@ def find_contest(store: DecisionStore) -> Contest | None:
     activated, and that was not withdrawn. If there is none, the active version goes on being
     compared with the one that was active before it.
     """
-    uploaded = dict(store.backend.query(_VERSIONS))
+    uploaded: dict[int, int] = dict(store.backend.query(_VERSIONS))
     rows = store.backend.query(_ACTIVATIONS)
     deployment = store.deployment()
     if deployment is None:
@@ -282,14 +282,18 @@ class ContestWatch(Periodic):
         self._store = store
         self._load = load
         self._reading: Reading | None = None
+        self._seconds = 0.0
+        """Duration of the last piece."""
         self.account: Account | None = None
         """The last account that was read; None if there is no challenger, or none was read yet."""
 
     def work(self) -> float:
         """Read a piece, and rest."""
-        started = time.monotonic()
-        is_done = self.poll()
-        return self.pause() if is_done else _REST * (time.monotonic() - started)
+        return self.pause() if self.poll() else self.rest()
+
+    def rest(self) -> float:
+        """Return the pause after a piece."""
+        return _REST * self._seconds
 
     def pause(self) -> float:
         """Return the time between two readings."""
@@ -297,6 +301,13 @@ class ContestWatch(Periodic):
 
     def poll(self) -> bool:
         """Read a piece; return whether the account is complete."""
+        started = time.monotonic()
+        try:
+            return self._poll()
+        finally:
+            self._seconds = time.monotonic() - started
+
+    def _poll(self) -> bool:
         contest = find_contest(self._store)
         if self.account is not None and self.account.contest != contest:
             self.account = None

@@ -22,6 +22,7 @@ from mixts.learning import (
     refit as learn_on,
 )
 from mixts_serve.data_check import check_days
+from mixts_serve.promotion import Promotion
 from mixts_serve.records import Pedigree
 from mixts_serve.rules import DEFAULT_POLICY, Policy
 from mixts_serve.snapshot import Days, Snapshot
@@ -38,8 +39,6 @@ MOST_NEW = 3
 LEAST_OF_KIND = 4.0
 """Least number of tasks of a new component: fewer are no kind."""
 PARENT = "the prior in force"
-
-Promotion = Literal["refit", "ask"] | float
 
 
 class Refit(Struct, frozen=True):
@@ -82,7 +81,7 @@ def refit(
     store: DecisionStore,
     *,
     exclude: Sequence[str] = (),
-    promote: Promotion = "refit",
+    promote: Literal["refit", "ask"] | float | None = None,
     root_tasks: float | None = None,
     seed: int = 1,
     force: bool = False,
@@ -101,9 +100,10 @@ def refit(
     exclude : sequence of str
         Days to leave out, such as "2026-03-01" or "2026-03-01..2026-03-07", besides those that the
         last refit left out; "none" takes these back.
-    promote : "refit", "ask" or number
+    promote : "refit", "ask" or number, optional
         Activate the prior at once, upload it only, or upload it with the wish to activate it when
-        the evidence for it reaches a number above 1, such as 100.
+        the evidence for it reaches a number above 1, such as 100; by default, as the service that
+        was started last on this store says. If that says so, the prior has a canary before.
     root_tasks : float, optional
         Number of tasks that the uploaded prior counts for, if it does not say from how many it was
         learned.
@@ -118,7 +118,9 @@ def refit(
     Refit
         What was done, and what changed.
     """
-    wish = _checked_wish(promote)
+    wish = Promotion.of(store)
+    if promote is not None:
+        wish = Promotion.checked(promote, wish.canary)
     lineage = Lineage.of(store)
     last = lineage.last_refit
     if root_tasks is None and last is not None:
@@ -140,12 +142,13 @@ def refit(
     learned = Learning(root, active.prior, snapshot, last, root_tasks).learned()
     pedigree = Pedigree(
         "refit", lineage.active, lineage.root, len(snapshot.numbers), snapshot.rewards,
-        snapshot.last_decision, int(snapshot.numbers.max(initial=0)), health.checked_until, days, root_tasks, seed,
-        __version__, wish, learned.matched.sentence, _arms(active.prior, learned.prior),
-        learned.verdict,
+        snapshot.last_decision, int(snapshot.numbers.max(initial=0)), health.checked_until,
+        days, root_tasks, seed,
+        __version__, wish.rule, learned.matched.sentence, _arms(active.prior, learned.prior),
+        learned.verdict, wish.canary,
     )  # fmt: skip
     check_decides(learned.prior, Policy(DEFAULT_POLICY))
-    activates = wish == "refit" and (force or learned.passed)
+    activates = wish.is_at_once and (force or learned.passed)
     version = store.transact(lambda t: _write(t, lineage, learned.prior, pedigree, activates))
     if version is None:
         return lineage.unchanged("another prior was activated meanwhile, or another refit finished")
@@ -155,16 +158,6 @@ def refit(
         status, version, lineage.active, lineage.root, len(snapshot.numbers), new, pedigree.kinds,
         pedigree.arms, learned.verdict, "", days,
     )  # fmt: skip
-
-
-def _checked_wish(promote: Promotion) -> str:
-    if promote in ("refit", "ask"):
-        return str(promote)
-    if isinstance(promote, int | float) and 1 < promote < float("inf"):
-        return f"{promote:g}"
-    raise ParameterError(
-        f"promote must be 'refit', 'ask' or a number above 1, such as 100, got {promote!r}"
-    )
 
 
 def _excluded(exclude: Sequence[str], last: Pedigree | None) -> list[Days]:
@@ -281,7 +274,9 @@ def _write(
     moment = transaction.now_us()
     version, _ = transaction.add_prior(logged_prior(prior, moment, pedigree))
     if activates:
-        transaction.activate(version, moment, fitted_shape(prior, shape))
+        transaction.activate(
+            version, moment, fitted_shape(prior, shape), "its refit passed its checks"
+        )
     return version
 
 

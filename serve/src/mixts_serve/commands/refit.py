@@ -30,10 +30,10 @@ def register(parser: argparse.ArgumentParser) -> None:
     )
     add("--exclude", action="append", default=[], metavar="DAYS", help=days)
     wish = (
-        "when to activate the new prior: refit (at once, the default), ask (a person does), or a "
-        "number such as 100: when the evidence for it reaches that"
+        "when to activate the new prior: refit (at once), ask (a person does), or a number such as "
+        "100: when the evidence for it reaches that (default: as the service was told)"
     )
-    add("--promote", type=_promotion, default="refit", metavar="WHEN", help=wish)
+    add("--promote", type=_promotion, metavar="WHEN", help=wish)
     root = "number of tasks that the uploaded prior counts for, if it does not say it itself"
     add("--root-tasks", type=float, metavar="N", help=root)
     add("--seed", type=int, default=1, metavar="N", help="seed of all that is random (default 1)")
