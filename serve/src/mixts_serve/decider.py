@@ -30,9 +30,10 @@ from mixts_serve.records import (
 )
 from mixts_serve.rules import DEFAULT_POLICY, Policy, Rules
 from mixts_serve.store import DecisionStore
-from mixts_serve.store.base import FIND_META, TRIAL_KEY, Transaction
+from mixts_serve.store.base import FIND_META, HOLDBACK, TRIAL_KEY, Transaction, parse_holdback
 from mixts_serve.store.tables import ActionSet
 from mixts_serve.trials import Sides
+from mixts_serve.worth import Worth, WorthWatch
 from mixts_serve.writer import MAX_WORK, BatchWriter, Done
 
 R = TypeVar("R")
@@ -161,12 +162,14 @@ class Decider(Calls):
         self._closer = WindowCloser(store, self.submit, has_default)
         self._watch = PriorWatch(store, self._load)
         self._promoter = Promoter(store, self._load, self.deploy)
+        self._worth = WorthWatch(store)
         try:
             self._writer.run(lambda: self._begin(prior, force))
             self._sizes = self.active.sizes
             self._closer.start()
             self._watch.start()
             self._promoter.start()
+            self._worth.start()
         except BaseException:
             self.close()
             raise
@@ -487,7 +490,13 @@ class Decider(Calls):
             versions.check_decides(prior, self.policy)
             self.rules.check(prior)
             self._transact(lambda transaction: self._activate_if_new(transaction, prior, force))
-        self._transact(self.promotion.keep)
+        if Promotion.of(self.store) != self.promotion:
+            self._transact(self.promotion.keep)
+        held = 0.0 if self.rules.holdback is None else self.rules.holdback.share
+        if held != (parse_holdback(self.store.backend.value(FIND_META, (HOLDBACK,)))[0] or 0.0):
+            self._transact(
+                lambda transaction: transaction.note_holdback(held, transaction.now_us())
+            )
         if isinstance(self._seed, int | np.random.SeedSequence):
             life = self._transact(lambda transaction: transaction.begin_life())
             self._rng = _generator_of_life(self._seed, life)
@@ -637,6 +646,16 @@ class Decider(Calls):
         """
         return self._promoter.trial
 
+    def worth(self) -> Worth | None:
+        """Return the lift over the tasks that are held back, as a thread read it last.
+
+        Returns
+        -------
+        Worth or None
+            None if none of the last thousand decisions was held back, or nothing was read yet.
+        """
+        return self._worth.worth
+
     def ready(self) -> bool:
         """Return whether decisions can be written.
 
@@ -696,6 +715,7 @@ class Decider(Calls):
         self._closer.close()
         self._watch.close()
         self._promoter.close()
+        self._worth.close()
         try:
             self._writer.close()
         finally:

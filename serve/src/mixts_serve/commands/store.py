@@ -1,4 +1,4 @@
-"""``mixts store``: show, check, rebuild, back up or export a store of decisions."""
+"""``mixts store``: show, report, check, rebuild, back up or export a store of decisions."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ _BACKUP = """\
 Copy a SQLite file to a new one; the service may go on meanwhile. The copy has everything that was
 acknowledged before the command began."""
 
+_REPORT = """\
+Compare the tasks that the service decides with those that a holdback left to a baseline, and write
+a page about it; the service may go on meanwhile. Decisions count when their reward windows have
+ended."""
+
 _SHOWN = 100
 """Number of damages that are listed."""
 _EXPORT = """\
@@ -40,6 +45,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     named = {}
     for name, run, text, description in (
         ("show", run_show, "print a summary", _SHOW),
+        ("report", run_report, "tell what the service is worth", _REPORT),
         ("check", run_check, "look for damage, and compare statistics with the log", _CHECK),
         ("rebuild", run_rebuild, "recompute all statistics from the log", _REBUILD),
         ("backup", run_backup, "copy a store that is in use", _BACKUP),
@@ -49,6 +55,9 @@ def register(parser: argparse.ArgumentParser) -> None:
         named[name].set_defaults(run=run)
         where = "a SQLite file" + ", or postgresql://..." * (name != "backup")
         named[name].add_argument("store", metavar="STORE", help=where)
+    page = named["report"].add_argument
+    page("--out", type=Path, metavar="FILE", help="write the page to this file (default: none)")
+    page("--json", action="store_true", help="print JSON instead of words")
     named["backup"].add_argument("to", type=Path, metavar="TO", help="a file that does not exist")
     add = named["export"].add_argument
     add("out", type=Path, metavar="OUT", help="file to write: .parquet, .csv, .csv.gz or .dsjson")
@@ -81,6 +90,35 @@ def run_show(options: argparse.Namespace) -> int:
         print("no prior yet: mixts serve --prior brings one")
     if only_value is not None:
         print(f"warning: {silence_warning(only_value)}")
+    return 0
+
+
+def run_report(options: argparse.Namespace) -> int:
+    """Print what the service is worth, and write a page about it."""
+    from msgspec import json
+
+    from mixts.extend import files
+    from mixts_serve.dashboard import worth as words
+    from mixts_serve.worth import read_worth
+
+    with _opened(options.store) as store:
+        made, name = store.now(), store.name
+        worth = read_worth(store, made)
+    if options.out is not None:
+        with files.replacing(options.out) as part:
+            part.write_text(words.report_page(worth, name, made), encoding="utf-8")
+    if options.json:
+        print(json.format(json.encode(words.as_json(worth))).decode())
+        return 0
+    if worth is None:
+        print("nothing was held back: mixts serve --holdback 5% compares the service")
+        return 0
+    for title, one in words.tiles(worth):
+        print(f"{title}: {one.line}")
+    for warning in worth.warnings:
+        print(f"warning: {warning}")
+    if options.out is not None:
+        print(f"{options.out} has the page")
     return 0
 
 

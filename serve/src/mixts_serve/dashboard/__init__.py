@@ -34,6 +34,7 @@ from mixts_serve.dashboard.layout import (
 from mixts_serve.dashboard.over_time import SPANS
 from mixts_serve.dashboard.overview import OverviewQuery, overview_page
 from mixts_serve.dashboard.task import task_page
+from mixts_serve.dashboard.worth import report_page
 
 __all__ = [
     "ASSETS",
@@ -43,6 +44,7 @@ __all__ = [
     "OverviewQuery",
     "missing_page",
     "overview_page",
+    "report_page",
     "task_link",
     "task_page",
     "unavailable_page",
