@@ -1,4 +1,4 @@
-"""The account of champion and challenger reads the log: windows, new arms, restarts, erased rows."""
+"""The account of champion and challenger reads the log: windows, new arms, and all families."""
 
 from __future__ import annotations
 

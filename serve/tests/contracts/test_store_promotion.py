@@ -45,9 +45,7 @@ def wrong() -> mixts.MixturePrior:
     return mixts.MixturePrior(mixts.BernoulliArms([[2, 18]], [[18, 2]]))
 
 
-def refitted(
-    decider: Decider, prior: mixts.MixturePrior, promote: str, canary: float = 0.0
-) -> int:
+def refitted(decider: Decider, prior: mixts.MixturePrior, promote: str, canary: float = 0.0) -> int:
     """Store a prior as a refit does."""
     made = Pedigree("refit", 1, 1, promote=promote, canary=canary)
 

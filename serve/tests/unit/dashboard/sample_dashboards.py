@@ -13,6 +13,7 @@ from mixts_serve.records import (
     ActionPosteriors,
     Counts,
     Health,
+    PriorActivation,
     PriorVersion,
     TaskState,
 )
@@ -77,6 +78,9 @@ class FakeStore:
     """Counts in spans of ten seconds."""
     open_seconds: float = 0.0
     """Time for which decisions are not final; 0 without default rewards."""
+
+    def transitions(self, limit: int) -> list[PriorActivation]:
+        return []
 
     def totals(self) -> Totals:
         return Totals(len(self.rows), **sums(self.rows))
@@ -223,6 +227,15 @@ class FakeDecider:
 
     def agreements(self, version: int | None = None) -> Agreements | None:
         return self.found if version in (None, self.prior_version) else None
+
+    def worth(self) -> None:
+        return None
+
+    def account(self) -> None:
+        return None
+
+    def trial(self) -> None:
+        return None
 
     def task(self, task: str) -> TaskState:
         row = self.store.task(task)
