@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from mixts_serve.agreement import Agreements
+from mixts_serve.challenger import Account
+from mixts_serve.promotion import Trial
 from mixts_serve.records import (
     COUNTED,
     ActionPosteriors,
@@ -202,6 +204,8 @@ class FakeDecider:
     default: float | None = None
     alarm: str | None = None
     found: Agreements | None = None
+    rivals: Account | None = None
+    canary: Trial | None = None
 
     @property
     def rules(self) -> Rules:
@@ -231,11 +235,11 @@ class FakeDecider:
     def worth(self) -> None:
         return None
 
-    def account(self) -> None:
-        return None
+    def account(self) -> Account | None:
+        return self.rivals
 
-    def trial(self) -> None:
-        return None
+    def trial(self) -> Trial | None:
+        return self.canary
 
     def task(self, task: str) -> TaskState:
         row = self.store.task(task)
