@@ -121,26 +121,22 @@ def test_nothing_counts_after_an_arm_that_one_version_does_not_know(
     store: DecisionStore, clock: list[float]
 ) -> None:
     """What is decided later depends on its reward, of which the champion says nothing."""
-    wider = (
-        arms().add_arms(["new"])
-        if arms().arm_names
-        else arms().with_arms(mixts.BernoulliArms([[50.0], [50.0]], [[1.0], [1.0]]))
-    )
-    with Decider(arms(), store, policy="greedy", floor=0.01, seed=1) as decider:
+    wider = rival().with_arms(mixts.BernoulliArms([[2.0], [2.0]], [[1.0], [1.0]]))
+    values = [1.0, 0.0] * 10
+    with Decider(arms(), store, policy="ts", seed=1) as decider:
         clock[0] += 1
         version = decider.upload_prior(wider)
         clock[0] += 1
-        before = decide_and_reward(decider, "task", [1])
+        known = [(decide_and_reward(decider, "task", [1])[0].action, 1.0)]
         decider.activate_prior(version)
+        actions = []
+        for value in values:
+            clock[0] += 1
+            actions.append(decide_and_reward(decider, "task", [value])[0].action)
         clock[0] += 1
-        made = decide_and_reward(decider, "task", [1, 0, 0, 0])
-        assert 3 in [one.action for one in made[:2]]
-        clock[0] += 1
-        known = [(before[0].action, 1.0)]
-        for one, value in zip(made, [1.0, 0.0, 0.0, 0.0], strict=True):
-            if one.action == 3:
-                break
-            known.append((one.action, value))
+        first = actions.index(3)
+        assert min(actions[first:]) < 3, "known arms come again"
+        known += list(zip(actions[:first], values[:first], strict=True))
         found = read_account(store)
         assert found is not None
         assert found.log_evidence == pytest.approx(by_hand(arms(), wider, [known]), abs=1e-12)
