@@ -232,7 +232,8 @@ def _refit(store: DecisionStore, request: _Request) -> Refit:
         rewards=snapshot.rewards, last_decision=snapshot.last_decision,
         last_task=int(snapshot.numbers.max(initial=0)), checked_until=health.checked_until,
         excluded=days, root_tasks=root_tasks, seed=request.seed, mixts=__version__,
-        promote=request.wish.rule, canary=request.wish.canary, asked=request.window, window=learned.window,
+        promote=request.wish.rule, canary=request.wish.canary, asked=request.window,
+        window=learned.window,
         kinds=learned.matched.sentence, arms=_arms(active.prior, learned.prior),
         verdict=learned.verdict,
     )  # fmt: skip
