@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mixts_serve import Decide, Decider, Decision, DecisionStore, Reward, promotion
+from mixts_serve import Decide, Decider, Decision, DecisionStore, Reward, promotion, refit
 from mixts_serve.challenger import find_contest, read_account
 from mixts_serve.promotion import Promoter, Promotion, read_trial
 from mixts_serve.records import Pedigree
@@ -16,6 +16,7 @@ from mixts_serve.versions import logged_prior
 
 import mixts
 from mixts.errors import ParameterError
+from mixts.origin import Origin
 from serve.tests.contracts.stores import Opener, arms, set_clock
 
 START = 1_773_489_600
@@ -215,3 +216,16 @@ def test_wrong_settings_are_refused(
 ) -> None:
     with pytest.raises(ParameterError, match="must be"):
         Decider(right(), store, **settings)
+
+
+def test_a_real_refit_becomes_a_canary(store: DecisionStore, clock: list[float]) -> None:
+    origin = Origin(100.0, np.full((2, 2), 50.0))
+    prior = mixts.MixturePrior(arms(2).family, origin=origin)
+    with Decider(prior, store, policy="ts", seed=1, canary=0.25) as decider:
+        serve_tasks(decider, "a", 60, first_arm_earns)
+        clock[0] += 1
+        found = refit(store)
+        assert found.status == "uploaded"
+        assert deployed(store) == [(1, 1.0, False)]
+        judge(decider)
+        assert deployed(store)[1:] == [(found.version, 0.25, True)]
