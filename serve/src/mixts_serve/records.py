@@ -334,6 +334,8 @@ class Pedigree(Struct, frozen=True, omit_defaults=True):
         Seconds: only tasks that were no older were learned from; 0: all were.
     kinds, arms, verdict : str
         What became of the kinds and of new arms, and the comparison with the parent, in words.
+    canary : float
+        Share of the new tasks that are to try it before its activation; 0: none.
     """
 
     change: str
@@ -354,6 +356,7 @@ class Pedigree(Struct, frozen=True, omit_defaults=True):
     kinds: str = ""
     arms: str = ""
     verdict: str = ""
+    canary: float = 0.0
 
     @property
     def sentence(self) -> str:
@@ -471,7 +474,7 @@ class PriorActivation(Struct, frozen=True):
     at: int
     share: float = 1.0
     reason: str = ""
-    """Why a canary was withdrawn."""
+    """Why the service did this by itself, or why a canary was withdrawn; "" if a person did it."""
 
 
 class Deployment(Struct, frozen=True):

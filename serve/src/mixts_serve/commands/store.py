@@ -125,18 +125,28 @@ def run_report(options: argparse.Namespace) -> int:
     from msgspec import json
 
     from mixts.extend import files
+    from mixts_serve.challenger import read_account
+    from mixts_serve.dashboard import contest
     from mixts_serve.dashboard import worth as words
+    from mixts_serve.promotion import read_trial
     from mixts_serve.worth import read_worth
 
     with _opened(options.store) as store:
         made, name = store.now(), store.name
         worth = read_worth(store, made)
+        rivals = read_account(store), read_trial(store)
     if options.out is not None:
         with files.replacing(options.out) as part:
-            part.write_text(words.report_page(worth, name, made), encoding="utf-8")
+            part.write_text(
+                words.report_page(worth, name, made, contest.report_lines(*rivals)),
+                encoding="utf-8",
+            )
     if options.json:
-        print(json.format(json.encode(words.as_json(worth))).decode())
+        found = {**(words.as_json(worth) or {}), **contest.as_json(*rivals)}
+        print(json.format(json.encode(found)).decode())
         return 0
+    for line in contest.report_lines(*rivals):
+        print(line)
     if worth is None:
         print("nothing was held back: mixts serve --holdback 5% compares the service")
         return 0

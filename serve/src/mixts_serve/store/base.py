@@ -125,6 +125,8 @@ DEPLOYED = (
 )
 """The last activation of a version for all tasks, and the canaries since."""
 
+LAST_ACTIVATION = "SELECT COALESCE(MAX(seq), 0) FROM activations"
+
 WAITING = (
     "SELECT d.seq, d.task, d.action, d.action_set FROM {source} "
     "(SELECT seq, task, at, action, action_set, deferred, due FROM decisions "
@@ -339,6 +341,10 @@ class Transaction(ABC):
         """Return the versions of the prior that decide; None before there is one."""
         return deployment_of(self._execute(DEPLOYED))
 
+    def last_activation(self) -> int:
+        """Return the number of the last row of ``activations``; 0 if there is none."""
+        return int(self._one(LAST_ACTIVATION))
+
     def active_version(self) -> int | None:
         """Return the version of the prior that was activated last."""
         found = self.deployment()
@@ -548,9 +554,10 @@ class Transaction(ABC):
         self._append(tables.PRIORS, [prior])
         return int(self._one(find, prior.digest)), True
 
-    def activate(self, version: int, now: int, shape: str) -> None:
+    def activate(self, version: int, now: int, shape: str, reason: str = "") -> None:
         """Make this version the active one; its tasks' statistics have this shape."""
-        self._append(tables.ACTIVATIONS, [records.PriorActivation(version, now)])
+        row = records.PriorActivation(version, now, reason=reason)
+        self._append(tables.ACTIVATIONS, [row])
         self._set(records.MetaEntry("shape", shape))
 
     def set_canary(self, version: int, now: int, share: float, reason: str = "") -> None:
