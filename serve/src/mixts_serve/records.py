@@ -304,6 +304,79 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
     """Ids of the actions last offered, in the order of ``mean_rewards``."""
 
 
+class Pedigree(Struct, frozen=True, omit_defaults=True):
+    """Where a version of the prior comes from, if nobody uploaded it.
+
+    Attributes
+    ----------
+    change : str
+        "refit", or "arms" if arms of the parent were added, retired or renamed.
+    parent : int
+        The version that was active then.
+    root : int
+        The uploaded version that learning began with, and all its tasks; of "arms" the parent.
+    tasks, rewards : int
+        Number of tasks of the store that were learned from, and of their rewards.
+    last_decision, last_task : int
+        Numbers of the last decision and of the last task by then.
+    checked_until : int
+        Time before which the days' data have passed their check, in microseconds since 1970.
+    excluded : tuple of str
+        Days that were left out, such as "2026-03-01..2026-03-07".
+    root_tasks : float or None
+        Number of tasks that the root was counted as; None: as many as it was learned from.
+    seed : int
+        Seed of the check.
+    mixts : str
+        The version of mixts.
+    promote : str
+        Wish for its activation: "refit" (at once), "ask" (by a person), or the evidence that it
+        must reach, such as "100".
+    asked : float or None
+        The window that was asked for, in seconds.
+    window : float
+        Seconds: only tasks that were no older were learned from; 0: all were.
+    kinds, arms, verdict : str
+        What became of the kinds and of new arms, and the comparison with the parent, in words.
+    canary : float
+        Share of the new tasks that are to try it before its activation; 0: none.
+    """
+
+    change: str
+    parent: int
+    root: int
+    tasks: int = 0
+    rewards: int = 0
+    last_decision: int = 0
+    last_task: int = 0
+    checked_until: int = 0
+    excluded: tuple[str, ...] = ()
+    root_tasks: float | None = None
+    seed: int = 0
+    mixts: str = ""
+    promote: str = ""
+    asked: float | None = None
+    window: float = 0.0
+    kinds: str = ""
+    arms: str = ""
+    verdict: str = ""
+    canary: float = 0.0
+
+    @property
+    def sentence(self) -> str:
+        """The pedigree in a line."""
+        if self.change == "arms":
+            return f"version {self.parent} with other arms"
+        without = f", without {', '.join(self.excluded)}" if self.excluded else ""
+        which = f"all {self.tasks:,} tasks"
+        if self.window:
+            which = f"the tasks of {self.window / 86_400:g} days"
+        return (
+            f"refit of version {self.root} with {which}, up to decision {self.last_decision:,}"
+            f"{without}; kinds: {self.kinds}"
+        )
+
+
 class PriorVersion(Struct, frozen=True):
     """A version of the prior in the store."""
 
@@ -312,6 +385,8 @@ class PriorVersion(Struct, frozen=True):
     active: bool
     family: str
     n_components: int
+    pedigree: Pedigree | None = None
+    """Where it comes from; None if it was uploaded."""
 
 
 class Activation(Struct, frozen=True):
@@ -388,6 +463,8 @@ class LoggedPrior(Struct, frozen=True):
     family: str
     n_components: int
     body: bytes
+    pedigree: str = ""
+    """A ``Pedigree`` in JSON; "" if the prior was uploaded."""
 
 
 class PriorActivation(Struct, frozen=True):
@@ -401,7 +478,7 @@ class PriorActivation(Struct, frozen=True):
     at: int
     share: float = 1.0
     reason: str = ""
-    """Why a canary was withdrawn."""
+    """Why the service did this by itself, or why a canary was withdrawn; "" if a person did it."""
 
 
 class Deployment(Struct, frozen=True):

@@ -83,6 +83,21 @@ def register(parser: argparse.ArgumentParser) -> None:
         "task; uniform; or arm:NAME"
     )
     add("--baseline", metavar="NAME", help=baseline)
+    promote = (
+        "when a refit that passed its checks is deployed: refit (at once, the default), ask (a "
+        "person activates it), or a number such as 100: when the evidence for it reaches that"
+    )
+    add("--promote", default="refit", metavar="WHEN", help=promote)
+    canary = (
+        "share of the new tasks that try a refit before it is activated, such as 10%%; it is "
+        "withdrawn by itself if it earns less (default 0: none do)"
+    )
+    add("--canary", type=share, default=0.0, metavar="SHARE", help=canary)
+    refits = (
+        "learn the prior again so often, such as 1d, by `mixts refit` in a process of its own "
+        "(default: never)"
+    )
+    add("--refit", type=seconds, metavar="TIME", help=refits)
     listening = parser.add_argument_group("network")
     add = listening.add_argument
     add("--host", default="127.0.0.1", help="address (default 127.0.0.1: this machine only)")
@@ -135,6 +150,8 @@ def _serve(options: argparse.Namespace) -> None:
     from mixts_serve.http import server
     from mixts_serve.http.app import Service, checked_prefix
     from mixts_serve.http.protocol import Limits
+    from mixts_serve.promotion import Promotion
+    from mixts_serve.refitter import Refitter
     from mixts_serve.rules import DEFAULT_EXPLORE, DEFAULT_POLICY, Policy, Rules
     from mixts_serve.store import DecisionStore
     from mixts_serve.versions import check_servable
@@ -154,6 +171,7 @@ def _serve(options: argparse.Namespace) -> None:
     rules = Rules.checked(
         policy, options.reward_window, options.default_reward, options.holdback, options.baseline
     )
+    promotion = Promotion.checked(options.promote, options.canary)
     prior = None if options.prior is None else check_servable(MixturePrior.load(options.prior))
     if prior is not None:
         rules.check(prior)
@@ -165,7 +183,8 @@ def _serve(options: argparse.Namespace) -> None:
             prior, store, policy=policy.name, explore=policy.explore, horizon=policy.horizon,
             new_item_share=policy.new_item_share, reward_window=options.reward_window,
             default_reward=options.default_reward, holdback=options.holdback,
-            baseline=options.baseline, max_pending=options.max_pending,
+            baseline=options.baseline, promote=promotion.rule, canary=promotion.canary,
+            max_pending=options.max_pending,
             max_work=options.max_work, max_numbers=options.max_numbers, force=options.force,
         ) as decider,
     ):  # fmt: skip
@@ -179,10 +198,16 @@ def _serve(options: argparse.Namespace) -> None:
             details = f"prior version {version}, policy {policy.name}, {store.name}"
             print(f"mixts: serving {server.url_of(listener)}{prefix} ({details})", flush=True)
 
+        refitter = None
+        if options.refit is not None:
+            refitter = Refitter(store, options.store, options.refit)
+            refitter.start()
         try:
             server.run(service, listener, print_address, read_again)
         finally:
             serving_ends()
+            if refitter is not None:
+                refitter.close()
 
 
 CLOSE_SECONDS = 10.0
@@ -239,7 +264,7 @@ def _read_again(service: Any, options: argparse.Namespace) -> None:
 
 
 def seconds(text: str) -> float:
-    """Return a time in seconds, of an option."""
+    """Return the seconds of a time such as 90m, 12h or 30d."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", text)
     if found is None or float(found[1]) == 0:
         raise argparse.ArgumentTypeError(f"expected seconds, or 90m, 12h, 30d, got {text!r}")

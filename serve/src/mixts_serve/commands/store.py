@@ -93,11 +93,12 @@ def register(parser: argparse.ArgumentParser) -> None:
 def run_show(options: argparse.Namespace) -> int:
     """Print a summary of a store."""
     from mixts_serve.periodic import silence_warning
+    from mixts_serve.refits import note_of
 
     with _opened(options.store) as store:
         backend, totals, unrewarded = store.backend, store.totals(), store.unrewarded()
         version, size = backend.schema_version(), _size(backend.n_bytes())
-        priors, only_value = store.priors(), store.only_value()
+        priors, only_value, refitted = store.priors(), store.only_value(), note_of(store)
     print(f"{store.name}: {backend.database}, tables of version {version}, {size}")
     print(_counted(totals))
     if totals.defaults or unrewarded.deferred or unrewarded.given_up:
@@ -107,8 +108,13 @@ def run_show(options: argparse.Namespace) -> int:
         kinds = f"{row.n_components} component{'s' * (row.n_components != 1)}"
         active = ", active" * row.active
         print(f"prior version {row.version}: {row.family}, {kinds}, from {uploaded} UTC{active}")
+        if row.pedigree is not None:
+            print(f"  {row.pedigree.sentence}")
     if not priors:
         print("no prior yet: mixts serve --prior brings one")
+    if refitted is not None and refitted.result:
+        when = datetime.fromtimestamp(refitted.at, UTC).strftime("%Y-%m-%d %H:%M")
+        print(f"last refit, {when} UTC: {refitted.result.splitlines()[0]}")
     if only_value is not None:
         print(f"warning: {silence_warning(only_value)}")
     return 0
@@ -119,18 +125,28 @@ def run_report(options: argparse.Namespace) -> int:
     from msgspec import json
 
     from mixts.extend import files
+    from mixts_serve.challenger import read_account
+    from mixts_serve.dashboard import contest
     from mixts_serve.dashboard import worth as words
+    from mixts_serve.promotion import read_trial
     from mixts_serve.worth import read_worth
 
     with _opened(options.store) as store:
         made, name = store.now(), store.name
         worth = read_worth(store, made)
+        rivals = read_account(store), read_trial(store)
     if options.out is not None:
         with files.replacing(options.out) as part:
-            part.write_text(words.report_page(worth, name, made), encoding="utf-8")
+            part.write_text(
+                words.report_page(worth, name, made, contest.report_lines(*rivals)),
+                encoding="utf-8",
+            )
     if options.json:
-        print(json.format(json.encode(words.as_json(worth))).decode())
+        found = {**(words.as_json(worth) or {}), **contest.as_json(*rivals)}
+        print(json.format(json.encode(found)).decode())
         return 0
+    for line in contest.report_lines(*rivals):
+        print(line)
     if worth is None:
         print("nothing was held back: mixts serve --holdback 5% compares the service")
         return 0

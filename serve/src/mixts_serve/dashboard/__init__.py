@@ -8,6 +8,7 @@ The HTTP part calls these functions and adds headers; nothing here knows of requ
     GET /tasks?name=...     task_page(decider, store, name, now=..., address=..., token=...)
     GET /assets/{name}      ASSETS[name]: media type and content
     POST /arms              the same as POST /v1/arms, for the form of the overview
+    POST /priors/N/activate the same as POST /v1/priors/N/activate, for its button
 
 All links are relative, so that a proxy may take a prefix off the addresses. ``OverviewQuery.of``
 takes the parameters of the address as they come. Empty pages show commands with ``address``, where

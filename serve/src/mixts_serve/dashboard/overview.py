@@ -10,6 +10,7 @@ from mixts.pages import formats
 from mixts_serve.agreement import Agreement, Agreements
 from mixts_serve.dashboard import arms as panel
 from mixts_serve.dashboard import charts, layout, over_time
+from mixts_serve.dashboard import contest as contest_words
 from mixts_serve.dashboard import worth as worth_words
 from mixts_serve.decider import Decider
 from mixts_serve.records import Health, PriorVersion
@@ -176,6 +177,9 @@ def overview_page(
         choices=panel.arm_choices(view.arms, view.prior) if changes and view.arms else (),
         tiles=_tiles(view),
         worth=worth,
+        contest=contest_words.read_contest(decider, store),
+        caveat=contest_words.CAVEAT,
+        may_activate=changes,
         worth_tiles=() if worth is None else worth_words.tiles(worth),
         rates=over_time.rate_chart(over_time.drawn_bins(view.bins)),
         rewards=None if mean is None else over_time.reward_chart(view.means, mean),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,7 +113,7 @@ def sides(found: Lift) -> list[tuple[str, Sums]]:
     return [("Held back", found.control), ("Service", found.treated)]
 
 
-def report_page(worth: Worth | None, name: str, made: float) -> str:
+def report_page(worth: Worth | None, name: str, made: float, rivals: Sequence[str] = ()) -> str:
     """Render the report of a store."""
     rows: list[tuple[str, Difference | None, Words]] = []
     if worth is not None:
@@ -126,7 +127,7 @@ def report_page(worth: Worth | None, name: str, made: float) -> str:
             rows.append((f"{metric} a decision", one.per_decision, words_of(one.per_decision)))
             rows.append((f"{metric} a task", one.per_task, words_of(one.per_task)))
     return layout.render(
-        "report", worth=worth, name=name, made=made, rows=rows, style=layout.STYLE,
+        "report", worth=worth, rivals=rivals, name=name, made=made, rows=rows, style=layout.STYLE,
         tiles=[] if worth is None else tiles(worth), finite=math.isfinite,
         sides=[] if worth is None else sides(worth.rewards),
         compared_with="" if worth is None else compared_with(worth),

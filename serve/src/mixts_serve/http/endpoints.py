@@ -24,7 +24,7 @@ from mixts import MixturePrior
 from mixts.errors import OverloadedError, ParameterError, StoreError, UnknownTaskError
 from mixts.extend import files
 from mixts_serve.http import Receive, Scope, protocol
-from mixts_serve.http.metrics import CONTENT_TYPE, Metrics, lift_gauges
+from mixts_serve.http.metrics import CONTENT_TYPE, Metrics, contest_gauges, lift_gauges
 from mixts_serve.http.openapi import BODY_ERRORS, TASK, Endpoint, parameter
 from mixts_serve.http.protocol import ActivePriorInfo, HealthStatus, Limits, read_headers
 from mixts_serve.http.refusals import Header, RefusalError, retry_after, wrong_method
@@ -95,7 +95,7 @@ PAGES = {
 }
 """Addresses of pages, which the document leaves out."""
 
-PAGE_CHANGES = {"/arms": "change_arms"}
+PAGE_CHANGES = {"/arms": "change_arms", "/priors/{version}/activate": "activate_prior"}
 """Addresses that scripts of pages post to; see ``security.Gate`` for what protects them."""
 
 THREADS = 4
@@ -363,6 +363,7 @@ class Endpoints:
         worth = self._decider.worth()
         if worth is not None:
             gauges |= lift_gauges(worth)
+        gauges |= contest_gauges(self._decider.account(), self._decider.trial())
         settings = asdict(self._decider.policy)
         policy = {name: "" if value is None else str(value) for name, value in settings.items()}
         return Response(self._metrics.text(gauges, policy), kind=CONTENT_TYPE)

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Any
 
+from mixts_serve.challenger import Account
 from mixts_serve.lift import Difference
+from mixts_serve.promotion import Trial
 from mixts_serve.records import Decision, Receipt
 from mixts_serve.worth import Worth
 
@@ -165,3 +167,30 @@ def _lift_values(found: Difference | None) -> dict[str, float]:
         if ends is not None:
             values |= {f"{name}_low": ends[0], f"{name}_high": ends[1]}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def contest_gauges(
+    account: Account | None, trial: Trial | None
+) -> dict[str, tuple[str, float | Mapping[str, float]]]:
+    """Return what is known of champion and challenger, and of the canary."""
+    gauges: dict[str, tuple[str, float | Mapping[str, float]]] = {}
+    if account is not None:
+        gauges |= {
+            "challenger_version": ("Version that is compared", account.contest.challenger),
+            "champion_version": ("Version that it is compared with", account.contest.champion),
+            "challenger_evidence": (
+                "Evidence for the challenger over the champion, ln E", account.log_evidence
+            ),
+            "challenger_tasks": ("New tasks with final decisions", account.tasks),
+        }  # fmt: skip
+    if trial is not None:
+        gauges |= {
+            "canary_version": ("Version that the canary tries", trial.deployment.canary or 0),
+            "canary_share": ("Share of the new tasks that try it", trial.deployment.share),
+            "canary_tasks": ("Tasks of the canary with final decisions", trial.canary.tasks),
+        }
+        if trial.reward is not None and trial.reward.interval is not None:
+            low, high = trial.reward.interval
+            gauges["canary_difference_low"] = ("Lower end of the canary's difference", low)
+            gauges["canary_difference_high"] = ("Upper end of the canary's difference", high)
+    return gauges

@@ -134,7 +134,11 @@ class _Run:
         """Return what the tasks keep of their archived decisions, these included."""
         known = {base.task: base for base in transaction.find_bases(tasks)}
         replay = Replay(np.array(tasks), self.active.prior.family, list(known.values()))
-        replay.read(lambda sql: transaction.rows_among(sql, decisions), "{where}", transaction)
+        replay.read(
+            lambda sql: transaction.rows_among(sql, decisions),
+            "{where}",
+            transaction.find_action_sets,
+        )
         contents = self.active.codec.encode(replay.statistics)
         return [
             replace(

@@ -125,6 +125,8 @@ DEPLOYED = (
 )
 """The last activation of a version for all tasks, and the canaries since."""
 
+LAST_ACTIVATION = "SELECT COALESCE(MAX(seq), 0) FROM activations"
+
 WAITING = (
     "SELECT d.seq, d.task, d.action, d.action_set FROM {source} "
     "(SELECT seq, task, at, action, action_set, deferred, due FROM decisions "
@@ -339,6 +341,10 @@ class Transaction(ABC):
         """Return the versions of the prior that decide; None before there is one."""
         return deployment_of(self._execute(DEPLOYED))
 
+    def last_activation(self) -> int:
+        """Return the number of the last row of ``activations``; 0 if there is none."""
+        return int(self._one(LAST_ACTIVATION))
+
     def active_version(self) -> int | None:
         """Return the version of the prior that was activated last."""
         found = self.deployment()
@@ -548,9 +554,10 @@ class Transaction(ABC):
         self._append(tables.PRIORS, [prior])
         return int(self._one(find, prior.digest)), True
 
-    def activate(self, version: int, now: int, shape: str) -> None:
+    def activate(self, version: int, now: int, shape: str, reason: str = "") -> None:
         """Make this version the active one; its tasks' statistics have this shape."""
-        self._append(tables.ACTIVATIONS, [records.PriorActivation(version, now)])
+        row = records.PriorActivation(version, now, reason=reason)
+        self._append(tables.ACTIVATIONS, [row])
         self._set(records.MetaEntry("shape", shape))
 
     def set_canary(self, version: int, now: int, share: float, reason: str = "") -> None:
@@ -575,6 +582,15 @@ class Transaction(ABC):
     def begin_life(self) -> int:
         """Return how many deciders with a seed wrote to this store before, and count one more."""
         return int(self._one(_NEXT_LIFE))
+
+    def note(self, name: str) -> str | None:
+        """Return a note that the store keeps under a name."""
+        value = self._one(FIND_META, name)
+        return None if value is None else str(value)
+
+    def set_note(self, name: str, value: str) -> None:
+        """Keep a note under a name."""
+        self._set(records.MetaEntry(name, value))
 
     def mark(self) -> None:
         """Write a row without a meaning, to test that the database accepts writes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -14,10 +14,13 @@ from mixts.extend import Array, Family, Int, Statistics
 from mixts_serve.records import COUNTED, OpenWindow, TaskBase, TaskEntry
 from mixts_serve.store.base import ALL_COUNTS, LOGGED_COUNTS, MERGED_COUNTS, WINDOWS_OF, Transaction
 from mixts_serve.store.store import DecisionStore
-from mixts_serve.store.tables import BASE, COUNTS, OPEN_WINDOWS, TASK, Row
+from mixts_serve.store.tables import BASE, COUNTS, OPEN_WINDOWS, TASK, ActionSet, Row
 from mixts_serve.versions import LoadedPrior
 
-_CHUNK = 20_000
+SetsOf = Callable[[Sequence[int]], Mapping[int, ActionSet]]
+"""Function that reads sets of actions by their numbers."""
+
+CHUNK = 20_000
 """Number of rewards that are learned from at a time, and of tasks that are compared."""
 
 _SHOWN = 10
@@ -119,7 +122,7 @@ def _rebuild(
         numbers = np.array([row[0] for row in store.backend.scan(_NUMBERS)], np.int64)
         bases = [BASE.read(row) for row in store.backend.scan(_BASES)]
         log = Replay(numbers, active.prior.family, bases)
-        log.read(store.backend.scan, "1 = 1", transaction)
+        log.read(store.backend.scan, "1 = 1", transaction.find_action_sets)
         examples: list[str] = []
         n_differing = 0
         for wrong in _differences(store, active, log):
@@ -203,9 +206,7 @@ class Replay:
         """Return the counts of a task, by the names of its fields."""
         return dict(zip(COUNTED, self._counts[:, row].tolist(), strict=True))
 
-    def read(
-        self, rows_of: Callable[[str], Iterable[Row]], where: str, transaction: Transaction
-    ) -> None:
+    def read(self, rows_of: Callable[[str], Iterable[Row]], where: str, sets_of: SetsOf) -> None:
         """Count the decisions of the log with a condition, and learn from their rewards."""
         for counts, sql in (
             (self.decisions, _DECISIONS), (self.deferred, _DEFERRED), (self.late, _LATE),
@@ -213,10 +214,10 @@ class Replay:
             for task, n in rows_of(sql.format(where=where)):
                 counts[self.rows([task])] += n
         rewards = iter(rows_of(_REWARDS.format(where=where)))
-        while chunk := list(islice(rewards, _CHUNK)):
-            self._learn(chunk, transaction)
+        while chunk := list(islice(rewards, CHUNK)):
+            self._learn(chunk, sets_of)
 
-    def _learn(self, chunk: list[Row], transaction: Transaction) -> None:
+    def _learn(self, chunk: list[Row], sets_of: SetsOf) -> None:
         """Learn from the next rewards of the log."""
         tasks, actions, sets, values, late, defaults = zip(*chunk, strict=True)
         rows, is_late = self.rows(list(tasks)), np.array(late, bool)
@@ -227,18 +228,18 @@ class Replay:
         if not len(learned):
             return
         if self._family.n_arms is None:
-            self._find_sets({sets[i] for i in learned}, transaction)
+            self._find_sets({sets[i] for i in learned}, sets_of)
             taken: Array = np.stack([self._sets[sets[i]][actions[i]] for i in learned])
         else:
             taken = np.array([actions[i] for i in learned], np.int64)
         observed = self.statistics.observations(taken, np.array(values, float)[learned])
         self.statistics.observe(rows[learned], observed)
 
-    def _find_sets(self, numbers: set[int], transaction: Transaction) -> None:
-        if len(self._sets) > _CHUNK:
+    def _find_sets(self, numbers: set[int], sets_of: SetsOf) -> None:
+        if len(self._sets) > CHUNK:
             self._sets.clear()
         missing = sorted(numbers - self._sets.keys())
-        for number, actions in transaction.find_action_sets(missing).items():
+        for number, actions in sets_of(missing).items():
             self._sets[number] = actions.rows
 
 
@@ -248,7 +249,7 @@ def _differences(
     """Yield the tasks that differ as they should be, a chunk at a time."""
     stored = map(TASK.read, store.backend.scan(_TASKS))
     start = 0
-    while chunk := list(islice(stored, _CHUNK)):
+    while chunk := list(islice(stored, CHUNK)):
         rows = range(start, start + len(chunk))
         start += len(chunk)
         right = active.codec.encode(log.statistics[rows.start : rows.stop])

@@ -9,21 +9,24 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, get_type_hints
 
+from msgspec.json import decode
 from msgspec.structs import asdict, replace
 
 from mixts.errors import ParameterError, StoreError
-from mixts_serve.records import COUNTED, Deployment, PriorVersion
+from mixts_serve.records import COUNTED, Deployment, Pedigree, PriorActivation, PriorVersion
 from mixts_serve.store import views
 from mixts_serve.store.base import (
     COUNT_SPANS,
     DEPLOYED,
     ERASED_START,
+    FIND_META,
     Backend,
     deployment_of,
 )
 from mixts_serve.store.tables import OFFERED, ActionSet, Query, Row, unpack
 
 _SECOND = 1_000_000
+
 
 _POSTGRES = ("postgresql://", "postgres://")
 
@@ -163,6 +166,10 @@ _SPLIT = Query(
         "sure": _total("CASE WHEN certainty >= 0.9 THEN 1 ELSE 0 END"),
     },
     "tasks WHERE version = ? GROUP BY latent ORDER BY latent",
+)  # fmt: skip
+_TRANSITIONS = Query(
+    PriorActivation, {name: name for name in get_type_hints(PriorActivation)},
+    "activations WHERE reason <> '' ORDER BY seq DESC LIMIT ?",
 )  # fmt: skip
 _LAST_OFFER = (
     " JOIN decisions d ON d.action_set = s.number "
@@ -697,12 +704,46 @@ class DecisionStore:
         """
         active = self.active_version()
         rows = self.backend.query(
-            "SELECT version, uploaded_at, family, n_components FROM priors ORDER BY version"
+            "SELECT version, uploaded_at, family, n_components, pedigree FROM priors "
+            "ORDER BY version"
         )
         return [
-            PriorVersion(version, at / _SECOND, version == active, family, n)
-            for version, at, family, n in rows
-        ]
+            PriorVersion(
+                version, at / _SECOND, version == active, family, n,
+                decode(pedigree, type=Pedigree) if pedigree else None,
+            )
+            for version, at, family, n, pedigree in rows
+        ]  # fmt: skip
+
+    def transitions(self, limit: int) -> list[PriorActivation]:
+        """Return the last deployments that the service made by itself, newest first.
+
+        Parameters
+        ----------
+        limit : int
+            The largest number of them.
+
+        Returns
+        -------
+        list of PriorActivation
+            Each with its reason.
+        """
+        return self.backend.read(_TRANSITIONS, (limit,))
+
+    def note(self, name: str) -> str | None:
+        """Return a note that the store keeps under a name, such as "refit".
+
+        Parameters
+        ----------
+        name : str
+            The name.
+
+        Returns
+        -------
+        str or None
+            None if there is none.
+        """
+        return self.backend.value(FIND_META, (name,))
 
     def prior_body(self, version: int) -> bytes | None:
         """Return the file of a version of the prior.
