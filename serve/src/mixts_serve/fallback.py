@@ -41,6 +41,9 @@ MAX_QUEUED_BYTES = 64 << 20
 MOST_SENT, MOST_SENT_BYTES = 250, 1_000_000
 """Size of one request: it takes a service that has just come back a few tenths of a second."""
 
+ASK_SECONDS = 60.0
+"""Pause after the active prior was asked for in vain: canaries decide by other versions."""
+
 _GREEDY = Policy("greedy", explore=0.0)
 
 FallbackLike = MixturePrior | os.PathLike[str] | str | int
@@ -69,8 +72,10 @@ class Fallback:
         self.lock = threading.RLock()
         self.is_away = False
         """Whether the service was away when it was last asked."""
-        self.wanted: int | None = None
-        """Version of the prior to fetch; None: no other one than that which is there."""
+        self.asks_for_prior = False
+        """Whether to ask which prior is active, and to fetch it."""
+        self._asks_at = 0.0
+        """Monotonic time before which nothing is asked."""
         self.version = 0
         """Version of the prior that decides; 0: it is none of the service's that is known."""
         self._follows = source == LAST
@@ -106,20 +111,24 @@ class Fallback:
 
     # -- the prior ----------------------------------------------------------------------------
 
-    def learn(self, prior: MixturePrior | None, version: int) -> None:
-        """Decide by this prior from now on; None: leave it as it is, this version cannot be had."""
-        agent = None
-        if prior is not None:
-            agent = _GREEDY.resume(prior, prior.family.empty_statistics(1), None)
-            agent.belief.weights  # noqa: B018  # computed now, not in the first decision
+    def learn(self, prior: MixturePrior, version: int) -> None:
+        """Decide by this prior from now on."""
+        agent = _GREEDY.resume(prior, prior.family.empty_statistics(1), None)
+        agent.belief.weights  # noqa: B018  # computed now, not in the first decision
         with self.lock:
-            self._agent, self.version, self.wanted = agent or self._agent, version, None
+            self._agent, self.version, self.asks_for_prior = agent, version, False
+
+    def rest(self) -> None:
+        """Ask for no prior for a while: there is no other one, or it cannot be had."""
+        with self.lock:
+            self._asks_at, self.asks_for_prior = time.monotonic() + ASK_SECONDS, False
 
     def note(self, decision: Decision) -> bool:
-        """Note the version that the service decides by; return whether its prior is wanted."""
-        if self._follows and decision.prior_version != self.version:
-            self.wanted = decision.prior_version
-        return self.wanted is not None
+        """Note the version that decided; return whether to ask for the active prior."""
+        is_other = self._follows and decision.prior_version != self.version
+        if is_other and time.monotonic() >= self._asks_at:
+            self.asks_for_prior = True
+        return self.asks_for_prior
 
     # -- deciding -----------------------------------------------------------------------------
 
@@ -179,7 +188,7 @@ class Fallback:
     @property
     def is_idle(self) -> bool:
         """Whether the service is there, and nothing is to be sent or fetched."""
-        return not (self.is_away or self.n_queued or self.wanted is not None)
+        return not (self.is_away or self.n_queued or self.asks_for_prior)
 
     def warn_if_lost(self) -> None:
         """Say what will never be sent."""
