@@ -349,13 +349,14 @@ class Decider(Calls):
         Parameters
         ----------
         version : int
-            One of ``priors()``, not the active one; with as many arms as that.
+            One of ``priors()``, not the active one; with the arms of that.
         share : float
             Share of the new tasks, above 0 and below 1.
         """
-        version, share = checks.count(version, "version"), float(share)
-        if not 0 < share < 1:
+        version = checks.count(version, "version")
+        if not isinstance(share, int | float | np.number) or not 0 < share < 1:
             raise errors.ParameterError(f"share must be above 0 and below 1, got {share!r}")
+        share = float(share)
         prior = self._known_version(version).prior
         versions.check_passed(prior, force=False)
 
