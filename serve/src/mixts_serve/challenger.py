@@ -125,10 +125,9 @@ class Account(Struct, frozen=True):
 
 
 def odds(log_evidence: float) -> str:
-    """Return exp(log_evidence), which is 1 or more, with two digits or as a power of ten."""
-    power = log_evidence / math.log(10)
-    if power >= 6:
-        return f"10^{math.floor(power)}"
+    """Return exp(log_evidence), which is 1 or more, with two digits."""
+    if log_evidence > math.log(1e6):
+        return "more than a million"
     value = math.exp(log_evidence)
     return f"{value:.1f}" if value < 9.95 else f"{value:,.0f}"
 

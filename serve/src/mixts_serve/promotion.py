@@ -151,7 +151,7 @@ class Trial(Struct, frozen=True):
         if self.reward.interval is None:
             return f"{words}, too few tasks to compare"
         low, high = self.reward.interval
-        return f"{words}, difference {low:+.4g} to {high:+.4g}"
+        return f"{words}, difference {low:+.3g} to {high:+.3g}"
 
 
 def read_trial(store: DecisionStore) -> Trial | None:

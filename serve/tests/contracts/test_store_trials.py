@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,31 @@ def test_a_larger_share_holds_back_the_same_tasks_and_more(store: DecisionStore)
     with Decider(None, store, holdback=0.4) as decider:
         decide_all(decider)
     assert small < {task for task, found in sides(store).items() if CONTROL in found}
+
+
+def test_replicas_agree(store: DecisionStore, opened: Opener) -> None:
+    """A canary begins and ends while two replicas decide for the same tasks."""
+    if store.backend.database == "SQLite":
+        pytest.skip("a file has one decider")
+    with (
+        Decider(arms(), store, holdback=0.2) as one,
+        Decider(None, opened(), holdback=0.2) as other,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        version = one.upload_prior(challenger())
+        one.start_canary(version, 0.5)
+        for _ in range(3):
+            refused = pool.map(decide_all, (one, other))
+            assert not any(refused)
+        assert other.end_canary("enough") == version
+        assert not decide_all(one)
+    found = sides(store)
+    assert {CONTROL} in found.values()
+    assert all(len(tried - {TREATED}) <= 1 for tried in found.values())
+    odd = "SELECT COUNT(*) FROM decisions WHERE (side = 'canary') <> (version = 2)"
+    assert store.backend.value(odd) == 0
+    rows = store.backend.query("SELECT DISTINCT side, policy FROM decisions ORDER BY side")
+    assert rows == [("canary", "ids"), ("control", "bestseller"), ("treated", "ids")]
 
 
 def test_each_key_draws_other_tasks() -> None:

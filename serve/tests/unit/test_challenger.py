@@ -59,7 +59,7 @@ def test_rows_of_features_are_compared_as_well() -> None:
     [
         (math.log(14), "evidence 14 to 1 for version 4 over version 3 after 120 new tasks"),
         (-math.log(2), "evidence 2.0 to 1 for version 3 over version 4 after 120 new tasks"),
-        (1e4, "evidence 10^4342 to 1 for version 4 over version 3 after 120 new tasks"),
+        (1e4, "evidence more than a million to 1 for version 4 over version 3 after 120 new tasks"),
     ],
 )
 def test_words(log_evidence: float, words: str) -> None:

@@ -145,15 +145,15 @@ def run_report(options: argparse.Namespace) -> int:
         found = {**(words.as_json(worth) or {}), **contest.as_json(*rivals)}
         print(json.format(json.encode(found)).decode())
         return 0
-    for line in contest.report_lines(*rivals):
-        print(line)
     if worth is None:
         print("nothing was held back: mixts serve --holdback 5% compares the service")
-        return 0
-    for title, one in words.tiles(worth):
-        print(f"{title}: {one.line}")
-    for warning in worth.warnings:
-        print(f"warning: {warning}")
+    else:
+        for title, one in words.tiles(worth):
+            print(f"{title}: {one.line}")
+        for warning in worth.warnings:
+            print(f"warning: {warning}")
+    for line in contest.report_lines(*rivals):
+        print(line)
     if options.out is not None:
         print(f"{options.out} has the page")
     return 0

@@ -114,7 +114,9 @@ def evidence_chart(account: Account) -> charts.Chart:
 
 def report_lines(account: Account | None, trial: Trial | None) -> list[str]:
     """Return the state of champion and challenger for a report, a sentence a line."""
-    lines = [] if account is None else [f"{account.words}. {CAVEAT}"]
+    lines = []
+    if account is not None:
+        lines.append(f"{account.words[0].upper()}{account.words[1:]}. {CAVEAT}")
     return lines if trial is None else [*lines, trial_words(trial)]
 
 

@@ -71,6 +71,6 @@ def test_transitions_are_told_with_their_reasons() -> None:
 
 def test_a_report_has_both() -> None:
     first, second = report_lines(ACCOUNT, TRIAL)
-    assert first.startswith("evidence 14 to 1")
+    assert first.startswith("Evidence 14 to 1")
     assert "withdrawn when its interval is below zero" in second
     assert report_lines(None, None) == []

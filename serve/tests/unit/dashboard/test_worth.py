@@ -109,7 +109,7 @@ def test_report_of_a_store_without_a_holdback(
     assert "mixts serve --holdback" in capsys.readouterr().out
     assert "No decision was held back" in (tmp_path / "page.html").read_text()
     assert main(["store", "report", empty, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) is None
+    assert json.loads(capsys.readouterr().out) == {"challenger": None, "canary": None}
 
 
 def test_report(
