@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 
+import scipy  # loads a submodule when it is first used
 from msgspec import Struct
-from scipy.special import betaln
 
 ALPHA = 0.05
 """Largest probability that an interval ever misses the truth."""
@@ -209,5 +209,6 @@ def mismatch(control: int, treated: int, share: float) -> float:
     a nonnegative martingale that begins at 1, so that it may be watched all the time.
     """
     a, b = share * _MISMATCH_TASKS, (1.0 - share) * _MISMATCH_TASKS
+    betaln = scipy.special.betaln
     mixed = float(betaln(a + control, b + treated) - betaln(a, b))
     return mixed - control * math.log(share) - treated * math.log1p(-share)

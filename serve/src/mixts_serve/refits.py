@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from msgspec import Struct, json
+from msgspec import Struct
 
 from mixts import MixturePrior, __version__
 from mixts.errors import LogsError, MixtsError, ParameterError, StoreError
@@ -24,6 +24,7 @@ from mixts.learning import (
 from mixts_serve.data_check import check_days
 from mixts_serve.promotion import Promotion
 from mixts_serve.records import Pedigree
+from mixts_serve.refitter import RefitNote, set_note
 from mixts_serve.rules import DEFAULT_POLICY, Policy
 from mixts_serve.snapshot import Days, Snapshot
 from mixts_serve.store import DecisionStore
@@ -170,26 +171,6 @@ def refit(
         raise
     _keep(store, "\n".join(found.lines))
     return found
-
-
-class RefitNote(Struct, frozen=True):
-    """The last refit of a store, whatever came of it."""
-
-    at: float
-    """Its time, in seconds since 1970."""
-    result: str
-    """The result in words; "" if it has not ended."""
-
-
-def note_of(source: Transaction | DecisionStore) -> RefitNote | None:
-    """Return the note of the last refit."""
-    text = source.note("refit")
-    return None if text is None else json.decode(text, type=RefitNote)
-
-
-def set_note(transaction: Transaction, note: RefitNote) -> None:
-    """Keep the note of a refit."""
-    transaction.set_note("refit", json.encode(note).decode())
 
 
 def _keep(store: DecisionStore, result: str) -> None:

@@ -1,4 +1,7 @@
-"""Refits from time to time, each in a process of its own that gives way to the service."""
+"""Refits from time to time, each in a process of its own that gives way to the service.
+
+The service imports this module, and not ``refits``: learning needs more memory than serving.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ import subprocess
 import sys
 from functools import partial
 
+from msgspec import Struct, json
+
 from mixts_serve.periodic import CLOSE_SECONDS, Periodic
-from mixts_serve.refits import RefitNote, note_of, set_note
 from mixts_serve.store import DecisionStore
 from mixts_serve.store.base import Transaction
 
@@ -21,6 +25,26 @@ _COMMAND = (
     "import os, sys; getattr(os, 'nice', int)(19); from mixts.cli import main; "
     "sys.exit(main(sys.argv[1:]))"
 )
+
+
+class RefitNote(Struct, frozen=True):
+    """The last refit of a store, whatever came of it."""
+
+    at: float
+    """Its time, in seconds since 1970."""
+    result: str
+    """The result in words; "" if it has not ended."""
+
+
+def note_of(source: Transaction | DecisionStore) -> RefitNote | None:
+    """Return the note of the last refit."""
+    text = source.note("refit")
+    return None if text is None else json.decode(text, type=RefitNote)
+
+
+def set_note(transaction: Transaction, note: RefitNote) -> None:
+    """Keep the note of a refit."""
+    transaction.set_note("refit", json.encode(note).decode())
 
 
 class Refitter(Periodic):

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from mixts_serve import Decide, Decider, DecisionStore, Reward, refit
-from mixts_serve.refits import Learning, Lineage, note_of
+from mixts_serve.refits import Learning, Lineage
+from mixts_serve.refitter import note_of
 from mixts_serve.snapshot import Days, Snapshot
 
 import mixts

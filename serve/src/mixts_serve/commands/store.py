@@ -93,7 +93,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 def run_show(options: argparse.Namespace) -> int:
     """Print a summary of a store."""
     from mixts_serve.periodic import silence_warning
-    from mixts_serve.refits import note_of
+    from mixts_serve.refitter import note_of
 
     with _opened(options.store) as store:
         backend, totals, unrewarded = store.backend, store.totals(), store.unrewarded()

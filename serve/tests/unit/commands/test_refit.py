@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mixts_serve import Decide, Decider, DecisionStore, Reward
-from mixts_serve.refits import note_of
-from mixts_serve.refitter import Refitter
+from mixts_serve.refitter import Refitter, note_of
 
 import mixts
 from mixts.cli import main
