@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mixts_serve.client import AsyncClient, Client
     from mixts_serve.decider import Decider
     from mixts_serve.records import Decide, Decision, Receipt, Reward, TaskState
+    from mixts_serve.refits import Refit, refit
     from mixts_serve.store import DecisionStore
 
 __all__ = [
@@ -23,8 +24,10 @@ __all__ = [
     "Decision",
     "DecisionStore",
     "Receipt",
+    "Refit",
     "Reward",
     "TaskState",
+    "refit",
 ]
 
 _HOMES = {
@@ -32,6 +35,8 @@ _HOMES = {
     "Client": "client",
     "Decider": "decider",
     "DecisionStore": "store",
+    "Refit": "refits",
+    "refit": "refits",
 }
 """Modules of names that are not in ``records``: a service needs no client, a client no store."""
 

@@ -20,6 +20,7 @@ from mixts_serve.records import (
     ActionPosteriors,
     Health,
     Operation,
+    Pedigree,
     PriorVersion,
     Result,
     TaskState,
@@ -27,15 +28,12 @@ from mixts_serve.records import (
 )
 from mixts_serve.rules import DEFAULT_POLICY, Policy, Rules
 from mixts_serve.store import DecisionStore
-from mixts_serve.store.base import FIND_META, TRIAL_KEY, Transaction, TransactionConflictError
+from mixts_serve.store.base import FIND_META, TRIAL_KEY, Transaction
 from mixts_serve.store.tables import ActionSet
 from mixts_serve.trials import Sides
 from mixts_serve.writer import MAX_WORK, BatchWriter, Done
 
 R = TypeVar("R")
-
-_ATTEMPTS = 8
-"""Attempts to complete a transaction that conflicts with those of other writers."""
 
 
 class Decider(Calls):
@@ -218,16 +216,7 @@ class Decider(Calls):
 
     def _transact(self, work: Callable[[Transaction], R], wait: bool = True) -> R:
         """Call a function in one transaction; retry after a conflict with another writer."""
-        for _ in range(_ATTEMPTS):
-            try:
-                with self.store.backend.transaction(wait) as transaction:
-                    return work(transaction)
-            except TransactionConflictError as error:
-                conflict = error
-        raise errors.StoreUnavailableError(
-            f"{self.store.name}: {_ATTEMPTS} attempts conflicted with other writers ({conflict}); "
-            "nothing was changed"
-        ) from conflict
+        return self.store.transact(work, wait)
 
     # -- the prior ----------------------------------------------------------------------------
 
@@ -423,7 +412,8 @@ class Decider(Calls):
                 versions.check_decides(prior, self.policy)
                 self.rules.check(prior)
                 now = transaction.now_us()
-                version, _ = transaction.add_prior(versions.logged_prior(prior, now))
+                made = Pedigree("arms", version, version)
+                version, _ = transaction.add_prior(versions.logged_prior(prior, now, made))
                 transaction.activate(version, now, versions.fitted_shape(prior, shape))
             return versions.ArmList.of(version, prior)
 

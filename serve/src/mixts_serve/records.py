@@ -243,6 +243,67 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
     """Ids of the actions last offered, in the order of ``mean_rewards``."""
 
 
+class Pedigree(Struct, frozen=True, omit_defaults=True):
+    """Where a version of the prior comes from, if nobody uploaded it.
+
+    Attributes
+    ----------
+    change : str
+        "refit", or "arms" if arms of the parent were added, retired or renamed.
+    parent : int
+        The version that was active then.
+    root : int
+        The uploaded version that learning began with, and all its tasks; of "arms" the parent.
+    tasks, rewards : int
+        Number of tasks of the store that were learned from, and of their rewards.
+    last_decision, last_task : int
+        Numbers of the last decision and of the last task by then.
+    checked_until : int
+        Time before which the days' data have passed their check, in microseconds since 1970.
+    excluded : tuple of str
+        Days that were left out, such as "2026-03-01..2026-03-07".
+    root_tasks : float or None
+        Number of tasks that the root was counted as; None: as many as it was learned from.
+    seed : int
+        Seed of the check.
+    mixts : str
+        The version of mixts.
+    promote : str
+        Wish for its activation: "refit" (at once), "ask" (by a person), or the evidence that it
+        must reach, such as "100".
+    kinds, arms, verdict : str
+        What became of the kinds and of new arms, and the comparison with the parent, in words.
+    """
+
+    change: str
+    parent: int
+    root: int
+    tasks: int = 0
+    rewards: int = 0
+    last_decision: int = 0
+    last_task: int = 0
+    checked_until: int = 0
+    excluded: tuple[str, ...] = ()
+    root_tasks: float | None = None
+    seed: int = 0
+    mixts: str = ""
+    promote: str = ""
+    kinds: str = ""
+    arms: str = ""
+    verdict: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The pedigree in a line."""
+        if self.change == "arms":
+            return f"version {self.parent} with other arms"
+        without = f", without {', '.join(self.excluded)}" if self.excluded else ""
+        return (
+            f"refit of version {self.root} with all {self.tasks:,} tasks, up to decision "
+            f"{self.last_decision:,}{without}; {self.kinds}"
+        )
+
+
 class PriorVersion(Struct, frozen=True):
     """A version of the prior in the store."""
 
@@ -251,6 +312,8 @@ class PriorVersion(Struct, frozen=True):
     active: bool
     family: str
     n_components: int
+    pedigree: Pedigree | None = None
+    """Where it comes from; None if it was uploaded."""
 
 
 class Activation(Struct, frozen=True):
@@ -327,6 +390,8 @@ class LoggedPrior(Struct, frozen=True):
     family: str
     n_components: int
     body: bytes
+    pedigree: str = ""
+    """A ``Pedigree`` in JSON; "" if the prior was uploaded."""
 
 
 class PriorActivation(Struct, frozen=True):

@@ -8,13 +8,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, json
 from msgspec import field as struct_field
 
 from mixts import Belief, MixturePrior
 from mixts.errors import ParameterError, StatisticsError, StoreError
 from mixts.extend import Array, Family, Statistics, random
-from mixts_serve.records import ActionPosteriors, Decide, LoggedPrior, Operation, checked_name
+from mixts_serve.records import (
+    ActionPosteriors,
+    Decide,
+    LoggedPrior,
+    Operation,
+    Pedigree,
+    checked_name,
+)
 from mixts_serve.rules import Policy, trial_actions
 
 
@@ -138,7 +145,7 @@ class StatisticsCodec:
         return statistics.encode(rows)
 
 
-def logged_prior(prior: MixturePrior, now: int) -> LoggedPrior:
+def logged_prior(prior: MixturePrior, now: int, pedigree: Pedigree | None = None) -> LoggedPrior:
     """Return a prior as a row; the digest of the same prior is the same, whatever its file."""
     header, arrays = prior.bundle()
     content = hashlib.sha256(repr(sorted(header.items())).encode())
@@ -146,7 +153,8 @@ def logged_prior(prior: MixturePrior, now: int) -> LoggedPrior:
         content.update(f"{name} {array.dtype.str} {array.shape}".encode())
         content.update(np.ascontiguousarray(array).tobytes())
     kind, n = prior.family.kind, prior.n_components
-    return LoggedPrior(0, content.digest(), now, kind, n, prior.to_bytes())
+    line = "" if pedigree is None else json.encode(pedigree).decode()
+    return LoggedPrior(0, content.digest(), now, kind, n, prior.to_bytes(), line)
 
 
 # -- changes of the arms, each of which makes a version of the prior -----------------------------

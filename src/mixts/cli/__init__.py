@@ -36,6 +36,7 @@ COMMANDS = {
     "fit": ("learn a prior from logs of past tasks", "mixts"),
     "arms": ("list, add, retire or rename the arms of a prior or a service", "mixts"),
     "serve": ("serve decisions for live tasks over HTTP", "mixts-serve"),
+    "refit": ("learn the prior of a store again, and activate it", "mixts-serve"),
     "store": ("show, check, rebuild, back up or export a store of decisions", "mixts-serve"),
     "reproduce": ("run experiments, the paper's or others, and write a report", "mixts-paper"),
 }

@@ -3,7 +3,9 @@
 from mixts.learning.check import PriorCheck, check_prior
 from mixts.learning.em import History
 from mixts.learning.histories import statistics_of
+from mixts.learning.identity import Matched, match_components
 from mixts.learning.learn import Learned, flat_family, learn, learn_prior, robust_prior
+from mixts.learning.measures import Evidence
 from mixts.learning.models.predictive import mixture_evidence
 from mixts.learning.options import LearningOptions, Method, Rule
 from mixts.learning.refit import refit, refit_prior
@@ -17,9 +19,11 @@ from mixts.learning.two_stage import (
 )
 
 __all__ = [
+    "Evidence",
     "History",
     "Learned",
     "LearningOptions",
+    "Matched",
     "Method",
     "PriorCheck",
     "Rule",
@@ -29,6 +33,7 @@ __all__ = [
     "gaussian_of_estimates",
     "learn",
     "learn_prior",
+    "match_components",
     "mixture_evidence",
     "mixture_of_estimates",
     "one_blas_thread",

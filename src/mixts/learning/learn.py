@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import Any, Literal
 
 import numpy as np
@@ -223,12 +224,14 @@ def robust_prior(prior: MixturePrior, weight: float = 0.01) -> MixturePrior:
     if share >= 1:
         raise ParameterError(f"weight must be between 0 and 1, got {weight!r}")
     broad = prior.family.broaden(prior.weights, BROADER)
-    name = None if prior.names is None else _unused("other", prior.names)
+    name = None if prior.names is None else unused_name("other", prior.names)
     return prior.append(broad, share, name)
 
 
-def _unused(name: str, taken: tuple[str, ...]) -> str:
-    return name if name not in taken else _unused(f"{name}'", taken)
+def unused_name(name: str, taken: tuple[str, ...]) -> str:
+    """Return the name, or the name with the first number from 2 on that nothing has."""
+    numbered = (f"{name} {number}" for number in count(2))
+    return next(each for each in chain([name], numbered) if each not in taken)
 
 
 # -- the two methods ------------------------------------------------------------------------------

@@ -73,6 +73,18 @@ class Evidence:
             return "no different"
         return "better" if mean > 0 else "worse"
 
+    def comparison(self, name: str) -> str:
+        """Compare the checked prior with this one in a sentence."""
+        gain, n = self.gain(name), len(self.n_observations)
+        if n < FEWEST:
+            few = "1 held-out task is" if n == 1 else f"{n} held-out tasks are"
+            return f"{few} too few to compare it with {name}."
+        words = {"better": "better than", "worse": "worse than", "no different": "as well as"}
+        return (
+            f"It predicts {n:,} held-out tasks {words[self.verdict(name)]} {name} (log evidence of "
+            f"a task {gain.mean:+.3f} ± {gain.error:.3f})."
+        )
+
     def gain(self, name: str) -> Estimate:
         """Return the mean over tasks of the checked prior's log evidence minus this prior's."""
         checked = self.log_evidence[self.names[0]]

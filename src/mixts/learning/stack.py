@@ -158,6 +158,20 @@ def merge_same(prior: MixturePrior, tasks: Statistics) -> MixturePrior:
     return by_weight(MixturePrior(merged.family, weights))
 
 
+def closest(prior: MixturePrior, tasks: Statistics) -> tuple[int, int]:
+    """Return the two components that differ least: the tasks' evidence changes least if one of them
+    replaces the other."""
+    if prior.n_components == 1:
+        raise ValueError("one component has no other")
+    some = np.linspace(0, len(tasks) - 1, min(len(tasks), _COMPARED)).astype(int)
+    log_evidence = prior.family.log_evidence(tasks[some])
+    evidence = np.exp(log_evidence - log_evidence.max(axis=1, keepdims=True))
+    change = np.nan_to_num(_changes(evidence, prior.weights), posinf=1e300)
+    np.fill_diagonal(change, np.inf)
+    i, j = np.unravel_index(np.argmin(change), change.shape)
+    return min(int(i), int(j)), max(int(i), int(j))
+
+
 def drop_few(prior: MixturePrior, n_tasks: int) -> MixturePrior:
     """Leave out components with the weight of fewer than ``LEAST_TASKS`` of the tasks."""
     kept = prior.weights * n_tasks >= min(LEAST_TASKS, n_tasks / 10)
@@ -194,7 +208,7 @@ def with_kinds(prior: MixturePrior, account: MixturePrior, tasks: Statistics) ->
         first within a kind. Kinds are called "kind 1", "kind 2" ... in this order; ``kinds`` is
         None if each component is a kind of its own.
     """
-    kind = np.argmax(_shares(prior, tasks).T @ _shares(account, tasks), axis=1)
+    kind = np.argmax(component_shares(prior, tasks).T @ component_shares(account, tasks), axis=1)
     weights = np.bincount(kind, prior.weights, account.n_components)
     rank = np.argsort(np.argsort(-weights, kind="stable"))[kind]
     order = np.lexsort((-prior.weights, rank))
@@ -203,7 +217,7 @@ def with_kinds(prior: MixturePrior, account: MixturePrior, tasks: Statistics) ->
     return prior.select(order).replace(kinds=None if distinct else names)
 
 
-def _shares(prior: MixturePrior, tasks: Statistics) -> Float[Array, "n L"]:
+def component_shares(prior: MixturePrior, tasks: Statistics) -> Float[Array, "n L"]:
     """Return P(component | task); zero for a task that no component explains."""
     joint = prior.log_weights + prior.family.log_evidence(tasks)
     largest = joint.max(axis=1, keepdims=True)

@@ -13,7 +13,7 @@ from mixts.errors import ParameterError
 from mixts.families import Statistics
 from mixts.learning.check import PriorCheck
 from mixts.learning.learn import Learned
-from mixts.learning.measures import Evidence
+from mixts.learning.measures import FEWEST, Evidence
 from mixts.learning.noise import NoiseChoice
 from mixts.learning.options import LearningOptions, Noise, NoiseRule
 from mixts.learning.refit import origin_of
@@ -25,8 +25,6 @@ SELECT_FROM = 1000
 """Default number of tasks on which numbers of components are compared."""
 EARLIER = "the earlier prior"
 """Name of the prior that learning went on from, in ``Fit.against_start``."""
-_FEWEST_COMPARED = 10
-"""With fewer held-out tasks, a standard error is not to be trusted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,23 +178,12 @@ class Fit:
     @property
     def is_compared(self) -> bool:
         """Whether there were enough held-out tasks to compare it with the earlier prior."""
-        return self.against_start is not None and len(self.held_out) >= _FEWEST_COMPARED
+        return self.against_start is not None and len(self.held_out) >= FEWEST
 
     @property
     def comparison(self) -> str:
         """Comparison with the earlier prior in a sentence; "" if there was none."""
-        if self.against_start is None:
-            return ""
-        gain, verdict = self.against_start.gain(EARLIER), self.against_start.verdict(EARLIER)
-        n = len(self.held_out)
-        if n < _FEWEST_COMPARED:
-            few = "1 held-out task is" if n == 1 else f"{n} held-out tasks are"
-            return f"{few} too few to compare it with the earlier prior."
-        words = {"better": "better than", "worse": "worse than", "no different": "as well as"}
-        return (
-            f"It predicts {n:,} held-out tasks {words[verdict]} the earlier prior (log evidence of "
-            f"a task {gain.mean:+.3f} ± {gain.error:.3f})."
-        )
+        return "" if self.against_start is None else self.against_start.comparison(EARLIER)
 
     @property
     def items(self) -> tuple[str, ...]:

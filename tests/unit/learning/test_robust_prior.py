@@ -78,7 +78,7 @@ def test_the_broad_component_has_the_mean_of_all_and_more_variance(name: str) ->
 
 def test_names_that_are_taken_and_names_that_are_not_there() -> None:
     prior = mixts.MixturePrior(mixts.BernoulliArms.uniform(2), names=["other"])
-    assert robust_prior(prior).names == ("other", "other'")
+    assert robust_prior(prior).names == ("other", "other 2")
     assert robust_prior(mixts.MixturePrior(mixts.BernoulliArms.uniform(2))).names is None
 
 

@@ -12,13 +12,16 @@ from msgspec.structs import replace
 from mixts.errors import StoreError
 from mixts.extend import Array, Family, Int, Statistics
 from mixts_serve.records import COUNTED, OpenWindow, TaskEntry
-from mixts_serve.store.base import COUNTS_OF_THE_LOG, LOGGED_COUNTS, Transaction
+from mixts_serve.store.base import COUNTS_OF_THE_LOG, LOGGED_COUNTS, Backend, Transaction
 from mixts_serve.store.store import DecisionStore
-from mixts_serve.store.tables import COUNTS, OPEN_WINDOWS, TASK, Row
+from mixts_serve.store.tables import COUNTS, OFFERED, OPEN_WINDOWS, TASK, Row
 from mixts_serve.versions import LoadedPrior
 
-_CHUNK = 20_000
+CHUNK = 20_000
 """Number of rewards that are learned from at a time, and of tasks that are compared."""
+
+_ASKED = 1_000
+"""Number of sets of actions that are read together."""
 
 _SHOWN = 10
 """Number of differing tasks that are named."""
@@ -34,10 +37,12 @@ _LATE = (
     "GROUP BY d.task"
 )
 _TASKS = f"{TASK.sql} ORDER BY number"
-_REWARDS = (
+REWARDS = (
     "SELECT d.task, d.action, d.action_set, r.value, r.late, r.is_default FROM rewards r "
-    "JOIN decisions d ON d.seq = r.decision ORDER BY r.seq"
+    "JOIN decisions d ON d.seq = r.decision"
 )
+"""What is learned from, in the order of ``r.seq``."""
+_REWARDS = f"{REWARDS} ORDER BY r.seq"
 _KEY = tuple(name for name in COUNTS.key if name != "writer")
 _SUMS = ("reward_sum", "reward_squares")
 _MERGED = {"first_at": "MIN(first_at)", "last_at": "MAX(last_at)", "writer": "''"}
@@ -118,15 +123,15 @@ def _rebuild(
     with store.backend.transaction() as transaction:
         transaction.freeze()
         numbers = np.array([row[0] for row in store.backend.scan(_NUMBERS)], np.int64)
-        log = _Log(numbers, active.prior.family)
+        log = Relearned(numbers, active.prior.family)
         for counts, sql in (
             (log.decisions, _DECISIONS), (log.deferred, _DEFERRED), (log.late, _LATE),
         ):  # fmt: skip
             for task, n in store.backend.scan(sql):
                 counts[log.rows([task])] = n
         rewards = store.backend.scan(_REWARDS)
-        while chunk := list(islice(rewards, _CHUNK)):
-            log.learn(chunk, transaction)
+        while chunk := list(islice(rewards, CHUNK)):
+            log.learn(chunk, store.backend)
         examples: list[str] = []
         n_differing = 0
         for wrong in _differences(store, active, log):
@@ -180,7 +185,7 @@ def _counts(store: DecisionStore, sql: str) -> dict[Row, tuple[list[int], list[f
     return found
 
 
-class _Log:
+class Relearned:
     """The tasks as recomputed from the log."""
 
     def __init__(self, numbers: Int[Array, " n"], family: Family) -> None:
@@ -199,7 +204,7 @@ class _Log:
         """Return the counts of a task, by the names of its fields."""
         return dict(zip(COUNTED, self._counts[:, row].tolist(), strict=True))
 
-    def learn(self, chunk: list[Row], transaction: Transaction) -> None:
+    def learn(self, chunk: list[Row], backend: Backend) -> None:
         """Learn from the next rewards of the log."""
         tasks, actions, sets, values, late, defaults = zip(*chunk, strict=True)
         rows, is_late = self.rows(list(tasks)), np.array(late, bool)
@@ -210,26 +215,31 @@ class _Log:
         if not len(learned):
             return
         if self._family.n_arms is None:
-            self._find_sets({sets[i] for i in learned}, transaction)
+            self._find_sets({sets[i] for i in learned}, backend)
             taken: Array = np.stack([self._sets[sets[i]][actions[i]] for i in learned])
         else:
             taken = np.array([actions[i] for i in learned], np.int64)
         observed = self.statistics.observations(taken, np.array(values, float)[learned])
         self.statistics.observe(rows[learned], observed)
 
-    def _find_sets(self, numbers: set[int], transaction: Transaction) -> None:
-        if len(self._sets) > _CHUNK:
+    def _find_sets(self, numbers: set[int], backend: Backend) -> None:
+        if len(self._sets) > CHUNK:
             self._sets.clear()
         missing = sorted(numbers - self._sets.keys())
-        for number, actions in transaction.find_action_sets(missing).items():
-            self._sets[number] = actions.rows
+        for start in range(0, len(missing), _ASKED):
+            some = missing[start : start + _ASKED]
+            places = ", ".join("?" * len(some))
+            for found in backend.read(OFFERED, some, f" WHERE s.number IN ({places})"):
+                self._sets[found.number] = found.rows
 
 
-def _differences(store: DecisionStore, active: LoadedPrior, log: _Log) -> Iterator[list[TaskEntry]]:
+def _differences(
+    store: DecisionStore, active: LoadedPrior, log: Relearned
+) -> Iterator[list[TaskEntry]]:
     """Yield the tasks that differ as they should be, a chunk at a time."""
     stored = map(TASK.read, store.backend.scan(_TASKS))
     start = 0
-    while chunk := list(islice(stored, _CHUNK)):
+    while chunk := list(islice(stored, CHUNK)):
         rows = range(start, start + len(chunk))
         start += len(chunk)
         right = active.codec.encode(log.statistics[rows.start : rows.stop])

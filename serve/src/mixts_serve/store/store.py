@@ -6,18 +6,31 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Self, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self, TypeVar, get_type_hints
 
+from msgspec.json import decode
 from msgspec.structs import asdict, replace
 
-from mixts.errors import ParameterError, StoreError
-from mixts_serve.records import COUNTED, Deployment, PriorVersion
+from mixts.errors import ParameterError, StoreError, StoreUnavailableError
+from mixts_serve.records import COUNTED, Deployment, Pedigree, PriorVersion
 from mixts_serve.store import views
-from mixts_serve.store.base import COUNT_SPANS, DEPLOYED, Backend, deployment_of
+from mixts_serve.store.base import (
+    COUNT_SPANS,
+    DEPLOYED,
+    Backend,
+    Transaction,
+    TransactionConflictError,
+    deployment_of,
+)
 from mixts_serve.store.tables import OFFERED, ActionSet, Query, Row, unpack
 
+Result = TypeVar("Result")
+
 _SECOND = 1_000_000
+
+_ATTEMPTS = 8
+"""Attempts to complete a transaction that conflicts with those of other writers."""
 
 _POSTGRES = ("postgresql://", "postgres://")
 
@@ -234,6 +247,32 @@ class DecisionStore:
     def __repr__(self) -> str:
         return f"DecisionStore({self.name!r})"
 
+    def transact(self, work: Callable[[Transaction], Result], wait: bool = True) -> Result:
+        """Call a function in one transaction; retry after a conflict with another writer.
+
+        Parameters
+        ----------
+        work : callable
+            The function; it may be called again, after everything that it did was undone.
+        wait : bool
+            Whether to wait for other writers; else raise ``WouldWaitError``.
+
+        Returns
+        -------
+        object
+            What the function returned.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                with self.backend.transaction(wait) as transaction:
+                    return work(transaction)
+            except TransactionConflictError as error:
+                conflict = error
+        raise StoreUnavailableError(
+            f"{self.name}: {_ATTEMPTS} attempts conflicted with other writers ({conflict}); "
+            "nothing was changed"
+        ) from conflict
+
     # -- the whole store ----------------------------------------------------------------------
 
     def now(self) -> float:
@@ -436,7 +475,7 @@ class DecisionStore:
         begin, end = _moment(since), _moment(final)
         days = max(begin, end - end % _DAY) if by_days else begin
         minutes = begin if logged else max(days, end - end % _TEN_MINUTES)
-        rest = (_first_id(minutes), _first_id(end))
+        rest = (first_id(minutes), first_id(end))
         if final == math.inf and not logged:
             days, minutes, rest = (_NEVER if by_days else begin), _NEVER, (b"", b"")
         elif not logged:
@@ -688,12 +727,16 @@ class DecisionStore:
         """
         active = self.active_version()
         rows = self.backend.query(
-            "SELECT version, uploaded_at, family, n_components FROM priors ORDER BY version"
+            "SELECT version, uploaded_at, family, n_components, pedigree FROM priors "
+            "ORDER BY version"
         )
         return [
-            PriorVersion(version, at / _SECOND, version == active, family, n)
-            for version, at, family, n in rows
-        ]
+            PriorVersion(
+                version, at / _SECOND, version == active, family, n,
+                decode(pedigree, type=Pedigree) if pedigree else None,
+            )
+            for version, at, family, n, pedigree in rows
+        ]  # fmt: skip
 
     def prior_body(self, version: int) -> bytes | None:
         """Return the file of a version of the prior.
@@ -738,7 +781,7 @@ def _moment(seconds: float) -> int:
     return _NEVER if seconds == math.inf else int(seconds * _SECOND)
 
 
-def _first_id(moment: int) -> bytes:
+def first_id(moment: int) -> bytes:
     """Return what the ids of decisions from a moment on are not less than: see ``new_id``."""
     return min(max(moment // 1000, 0), 2**48 - 1).to_bytes(6, "big")
 
