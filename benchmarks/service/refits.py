@@ -1,4 +1,4 @@
-"""Does a refit of a service's prior pay, and when does it do harm? Simulated worlds with known truth.
+"""Does a refit of a service's prior pay, and when does it do harm? Worlds with known truth.
 
 python benchmarks/service/refits.py kinds     # reward and evidence after a refit, new kinds
 python benchmarks/service/refits.py window    # all tasks, or the newest ones?
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from datetime import date, timedelta
 
 import numpy as np
-from mixts_serve.data_check import Series, Totals, _means, _shares, find_unusual
-from mixts_serve.data_check import Point, TREBLE, QUARTER
+from mixts_serve import data_check
+from mixts_serve.data_check import QUARTER, TREBLE, Point, Series, Totals, find_unusual, shares
 from mixts_serve.refits import Learning
 from mixts_serve.snapshot import Snapshot
 
@@ -104,7 +104,7 @@ def start(name: str, seed: int) -> tuple[Array, mixts.MixturePrior]:
 def learning(root: mixts.MixturePrior, tasks: Statistics) -> Learning:
     """Return the learning of a refit of all tasks, which were born in their order."""
     order = np.arange(len(tasks))
-    return Learning(root, root, Snapshot(tasks, order + 1, order, 0, 0), None, None)
+    return Learning(root, root, Snapshot(tasks, order + 1, order, 0, 0))
 
 
 def kinds(seeds: int) -> None:
@@ -239,10 +239,12 @@ def _year(
     tasks = Series("the number of new tasks", TREBLE, TREBLE)
     for day, n in zip(dates, n_tasks.tolist(), strict=True):
         tasks.points[day] = Point(float(np.log(n)), 1 / n, n)
-    series = [tasks, _means("the mean reward", every, pooled, True, QUARTER)]
-    series.append(_shares("defaults", every, lambda t: (t.defaults, t.rewards)))
+    series = [tasks, data_check.means("the mean reward", every, pooled, True, QUARTER)]
+    series.append(shares("defaults", every, lambda t: (t.defaults, t.rewards)))
     for k, arm in enumerate(arms):
-        series.append(_means(f"arm {k}", arm, sum(arm.values(), Totals()), True, TREBLE, np.inf))
+        series.append(
+            data_check.means(f"arm {k}", arm, sum(arm.values(), Totals()), True, TREBLE, np.inf)
+        )
     return series
 
 

@@ -231,17 +231,17 @@ def _series(
     yield from _of_tasks(snapshot, prior, today)
     if not pooled.rewards:
         return
-    yield _means("the mean reward", all_arms, pooled, positive, QUARTER)
+    yield means("the mean reward", all_arms, pooled, positive, QUARTER)
     yield _spreads(all_arms, pooled)
-    yield _shares("the share of answered decisions", whole, lambda t: (t.rewards, t.decisions))
-    yield _shares("the share of default rewards", whole, lambda t: (t.defaults, t.rewards))
+    yield shares("the share of answered decisions", whole, lambda t: (t.rewards, t.decisions))
+    yield shares("the share of default rewards", whole, lambda t: (t.defaults, t.rewards))
     if positive and prior.family.n_arms is not None:
         names = prior.arm_names or [f"arm {k}" for k in range(prior.family.n_arms)]
         for k, name in enumerate(names):
             own = {day: arms[k] for day, arms in days.items() if k in arms and day < today}
             total = _sum(own.values())
             if total.total > 0:
-                yield _means(f"the mean reward of {name!r}", own, total, True, TREBLE, np.inf)
+                yield means(f"the mean reward of {name!r}", own, total, True, TREBLE, np.inf)
 
 
 def _sum(found: object) -> Totals:
@@ -251,7 +251,7 @@ def _sum(found: object) -> Totals:
     return total
 
 
-def _means(
+def means(
     name: str,
     days: Mapping[date, Totals],
     pooled: Totals,
@@ -289,7 +289,7 @@ def _spreads(days: Mapping[date, Totals], pooled: Totals) -> Series:
     return series
 
 
-def _shares(
+def shares(
     name: str, days: Mapping[date, Totals], parts: Callable[[Totals], tuple[float, float]]
 ) -> Series:
     """Return shares on the scale arcsin(sqrt(p)), on which their sampling variance is 1 / 4n."""

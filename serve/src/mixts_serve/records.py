@@ -271,6 +271,10 @@ class Pedigree(Struct, frozen=True, omit_defaults=True):
     promote : str
         Wish for its activation: "refit" (at once), "ask" (by a person), or the evidence that it
         must reach, such as "100".
+    asked : float or None
+        The window that was asked for, in seconds.
+    window : float
+        Seconds: only tasks that were no older were learned from; 0: all were.
     kinds, arms, verdict : str
         What became of the kinds and of new arms, and the comparison with the parent, in words.
     """
@@ -288,6 +292,8 @@ class Pedigree(Struct, frozen=True, omit_defaults=True):
     seed: int = 0
     mixts: str = ""
     promote: str = ""
+    asked: float | None = None
+    window: float = 0.0
     kinds: str = ""
     arms: str = ""
     verdict: str = ""
@@ -298,9 +304,12 @@ class Pedigree(Struct, frozen=True, omit_defaults=True):
         if self.change == "arms":
             return f"version {self.parent} with other arms"
         without = f", without {', '.join(self.excluded)}" if self.excluded else ""
+        which = f"all {self.tasks:,} tasks"
+        if self.window:
+            which = f"the tasks of {self.window / 86_400:g} days"
         return (
-            f"refit of version {self.root} with all {self.tasks:,} tasks, up to decision "
-            f"{self.last_decision:,}{without}; {self.kinds}"
+            f"refit of version {self.root} with {which}, up to decision {self.last_decision:,}"
+            f"{without}; kinds: {self.kinds}"
         )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, json
 
 from mixts import MixturePrior, __version__
-from mixts.errors import LogsError, ParameterError, StoreError
-from mixts.extend import Array, Int, Statistics, estimate
+from mixts.errors import LogsError, MixtsError, ParameterError, StoreError
+from mixts.extend import Array, Float, Int, checks, estimate
 from mixts.learning import (
     Evidence,
     Matched,
@@ -33,6 +33,8 @@ HELD_OUT, MOST_HELD_OUT = 0.2, 1_000
 """Share of the tasks, the newest, on which candidates are compared, and their largest number."""
 FEWEST_TASKS = 50
 """With fewer tasks the number of components stays as it is."""
+FEWEST_COMPARED = 10
+"""With fewer new tasks the prior is not compared with the one in force."""
 MOST_NEW = 3
 """Largest number of new components."""
 LEAST_OF_KIND = 4.0
@@ -63,6 +65,8 @@ class Refit(Struct, frozen=True):
         Why nothing changed; "" if something did.
     excluded : tuple of str
         Days that were left out.
+    window : float
+        Seconds: only tasks that are no older were learned from; 0: all were.
     """
 
     status: str
@@ -76,6 +80,30 @@ class Refit(Struct, frozen=True):
     verdict: str = ""
     reason: str = ""
     excluded: tuple[str, ...] = ()
+    window: float = 0.0
+
+    @property
+    def lines(self) -> list[str]:
+        """The result in words, the verdict first."""
+        version = f"version {self.version}"
+        if self.status == "unchanged":
+            return [f"nothing changed: {self.reason}; {version} stays active"]
+        stays = f"version {self.parent} stays active"
+        first = {
+            "activated": f"refitted: {version} is active",
+            "uploaded": f"refitted: {version} is stored, and {stays}",
+            "refused": f"refused: {version} predicts worse and was not activated; {stays}",
+        }[self.status]
+        new = f"{self.new_tasks:,} of them new since the last refit"
+        parts = [
+            f"{first}; learned from version {self.root} and {self.tasks:,} tasks, {new}",
+            self.verdict,
+            f"kinds: {self.kinds}",
+            f"arms {self.arms}" if self.arms else "",
+            f"days left out: {', '.join(self.excluded)}" if self.excluded else "",
+            f"only tasks of the last {self.window / 86_400:g} days count" if self.window else "",
+        ]
+        return [part for part in parts if part]
 
 
 def refit(
@@ -83,6 +111,7 @@ def refit(
     *,
     exclude: Sequence[str] = (),
     promote: Promotion = "refit",
+    window: float | None = None,
     root_tasks: float | None = None,
     seed: int = 1,
     force: bool = False,
@@ -104,6 +133,9 @@ def refit(
     promote : "refit", "ask" or number
         Activate the prior at once, upload it only, or upload it with the wish to activate it when
         the evidence for it reaches a number above 1, such as 100.
+    window : float, optional
+        Also try to learn only from tasks that are at most so many seconds old, and use that if it
+        predicts the newest tasks better by two standard errors.
     root_tasks : float, optional
         Number of tasks that the uploaded prior counts for, if it does not say from how many it was
         learned.
@@ -118,42 +150,99 @@ def refit(
     Refit
         What was done, and what changed.
     """
-    wish = _checked_wish(promote)
+    if window is not None:
+        window = checks.positive_number(window, "window")
+    request = _Request(_checked_wish(promote), tuple(exclude), window, root_tasks, seed, force)
+    if isinstance(exclude, str):
+        raise ParameterError(f"exclude must be a list of days, got {exclude!r}")
+    try:
+        found = _refit(store, request)
+    except MixtsError as error:
+        _keep(store, f"nothing was learned: {error}")
+        raise
+    _keep(store, "\n".join(found.lines))
+    return found
+
+
+class RefitNote(Struct, frozen=True):
+    """The last refit of a store, whatever came of it."""
+
+    at: float
+    """Its time, in seconds since 1970."""
+    result: str
+    """The result in words; "" if it has not ended."""
+
+
+def note_of(source: Transaction | DecisionStore) -> RefitNote | None:
+    """Return the note of the last refit."""
+    text = source.note("refit")
+    return None if text is None else json.decode(text, type=RefitNote)
+
+
+def set_note(transaction: Transaction, note: RefitNote) -> None:
+    """Keep the note of a refit."""
+    transaction.set_note("refit", json.encode(note).decode())
+
+
+def _keep(store: DecisionStore, result: str) -> None:
+    store.transact(lambda t: set_note(t, RefitNote(t.now_us() / 1e6, result)))
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What a refit was asked for."""
+
+    wish: str
+    exclude: tuple[str, ...]
+    window: float | None
+    root_tasks: float | None
+    seed: int
+    force: bool
+
+
+def _refit(store: DecisionStore, request: _Request) -> Refit:
     lineage = Lineage.of(store)
-    last = lineage.last_refit
+    last, root_tasks = lineage.last_refit, request.root_tasks
     if root_tasks is None and last is not None:
         root_tasks = last.root_tasks
-    excluded = _excluded(exclude, last)
+    excluded = _excluded(request.exclude, last)
     active = lineage.load(lineage.active)
     snapshot = Snapshot.of(store, active, excluded)
     days = tuple(map(str, excluded))
-    state = (len(snapshot.numbers), snapshot.rewards, days, root_tasks)
-    if last is not None and state == (last.tasks, last.rewards, last.excluded, last.root_tasks):
-        return lineage.unchanged("there are no new tasks and no new rewards since the last refit")
+    state = (snapshot.rewards, days, request.window, root_tasks)
+    if last is not None and state == (last.rewards, last.excluded, last.asked, last.root_tasks):
+        return lineage.unchanged("no rewards have come since the last refit")
     if not snapshot.statistics.n_observations.any():
-        return lineage.unchanged("the store has no rewards yet")
+        return lineage.unchanged("there are no rewards to learn from")
     root = lineage.carried(lineage.load(lineage.root).prior, active.prior)
     checked = 0 if last is None else last.checked_until
     health = check_days(store, snapshot, active.prior, excluded, checked)
-    if health.findings and not force:
+    if health.findings and not request.force:
         raise LogsError(health.sentence)
-    learned = Learning(root, active.prior, snapshot, last, root_tasks).learned()
-    pedigree = Pedigree(
-        "refit", lineage.active, lineage.root, len(snapshot.numbers), snapshot.rewards,
-        snapshot.last_decision, int(snapshot.numbers.max(initial=0)), health.checked_until, days, root_tasks, seed,
-        __version__, wish, learned.matched.sentence, _arms(active.prior, learned.prior),
-        learned.verdict,
-    )  # fmt: skip
+    learning = Learning(
+        root, active.prior, snapshot, last, root_tasks, request.seed, request.window
+    )
+    learned = learning.learned()
     check_decides(learned.prior, Policy(DEFAULT_POLICY))
-    activates = wish == "refit" and (force or learned.passed)
+    pedigree = Pedigree(
+        change="refit", parent=lineage.active, root=lineage.root, tasks=len(snapshot.numbers),
+        rewards=snapshot.rewards, last_decision=snapshot.last_decision,
+        last_task=int(snapshot.numbers.max(initial=0)), checked_until=health.checked_until,
+        excluded=days, root_tasks=root_tasks, seed=request.seed, mixts=__version__,
+        promote=request.wish, asked=request.window, window=learned.window,
+        kinds=learned.matched.sentence, arms=_arms(active.prior, learned.prior),
+        verdict=learned.verdict,
+    )  # fmt: skip
+    passed = request.force or learned.passed
+    activates = passed and request.wish == "refit"
     version = store.transact(lambda t: _write(t, lineage, learned.prior, pedigree, activates))
     if version is None:
         return lineage.unchanged("another prior was activated meanwhile, or another refit finished")
-    status = "activated" if activates else "uploaded" if learned.passed else "refused"
-    new = len(snapshot.numbers) - (0 if last is None else last.tasks)
     return Refit(
-        status, version, lineage.active, lineage.root, len(snapshot.numbers), new, pedigree.kinds,
-        pedigree.arms, learned.verdict, "", days,
+        status="activated" if activates else "uploaded" if passed else "refused",
+        version=version, parent=lineage.active, root=lineage.root, tasks=pedigree.tasks,
+        new_tasks=pedigree.tasks - (0 if last is None else last.tasks), kinds=pedigree.kinds,
+        arms=pedigree.arms, verdict=learned.verdict, excluded=days, window=learned.window,
     )  # fmt: skip
 
 
@@ -169,8 +258,6 @@ def _checked_wish(promote: Promotion) -> str:
 
 def _excluded(exclude: Sequence[str], last: Pedigree | None) -> list[Days]:
     """Return the days to leave out: those of the last refit, and those that are given."""
-    if isinstance(exclude, str):
-        raise ParameterError(f"exclude must be a list of days, got {exclude!r}")
     kept = () if last is None or "none" in exclude else last.excluded
     return sorted({Days.parse(text) for text in (*kept, *exclude) if text != "none"})
 
@@ -296,6 +383,15 @@ class Outcome:
     matched: Matched
     verdict: str
     passed: bool
+    window: float
+    """Seconds: only tasks that are no older were learned from; 0: all were."""
+
+
+class _Plan(NamedTuple):
+    """How to learn: how many components more, and from tasks of which age."""
+
+    n_more: int = 0
+    window: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -305,66 +401,97 @@ class Learning:
     root: MixturePrior
     active: MixturePrior
     snapshot: Snapshot
-    last: Pedigree | None
-    root_tasks: float | None
+    last: Pedigree | None = None
+    root_tasks: float | None = None
+    seed: int = 1
+    window: float | None = None
 
     def learned(self) -> Outcome:
         """Return the refitted prior, after the comparison on the newest tasks."""
-        tasks, newest = self._ordered()
-        n = len(tasks)
-        n_held = min(int(HELD_OUT * n), MOST_HELD_OUT)
-        older, held = tasks[np.arange(n - n_held)], tasks[np.arange(n - n_held, n)]
-        n_more, candidate = 0, None
-        if n >= FEWEST_TASKS:
-            n_more, candidate = self.chosen(older, held)
+        order = self._order
+        n_held = min(int(HELD_OUT * len(order)), MOST_HELD_OUT)
+        plan = _Plan() if len(order) < FEWEST_TASKS else self.chosen(order[:-n_held], n_held)
         # Only tasks that the prior in force was not learned from can compare it.
         seen = 0 if self.last is None else self.last.last_task
-        n_new = min(int((newest > seen).sum()), n_held)
-        if candidate is None or n_new < n_held:
-            candidate = self.on(tasks[np.arange(n - n_new)], n_more)
-        fresh = tasks[np.arange(n - n_new, n)]
-        both = {"this prior": candidate, PARENT: self.active}
+        n_new = min(int((self.snapshot.numbers[order] > seen).sum()), n_held)
+        fresh = self.snapshot.statistics[order[len(order) - n_new :]]
+        candidate = self.on(order[: len(order) - n_new], plan) if n_new else self.root
         evidence = Evidence(
-            {name: mixture_evidence(prior, fresh) for name, prior in both.items()},
+            {
+                "this prior": mixture_evidence(candidate, fresh),
+                PARENT: mixture_evidence(self.active, fresh),
+            },
             np.asarray(fresh.n_observations),
         )
-        enough = n_new >= 10
-        passed = not enough or evidence.verdict(PARENT) != "worse"
+        passed = n_new < FEWEST_COMPARED or evidence.verdict(PARENT) != "worse"
         verdict = evidence.comparison(PARENT)
-        matched = match_components(self.active, self.on(tasks, n_more), tasks)
-        prior = matched.prior
-        assert prior.origin is not None
-        origin = prior.origin.judged(passed, verdict)
-        return Outcome(prior.replace(origin=origin), matched, verdict, passed)
+        tasks = self.snapshot.statistics[order]
+        matched = match_components(self.active, self.on(order, plan), tasks)
+        origin = matched.prior.origin
+        assert origin is not None
+        prior = matched.prior.replace(origin=origin.judged(passed, verdict))
+        return Outcome(prior, matched, verdict, passed, plan.window)
 
-    def _ordered(self) -> tuple[Statistics, Int[Array, " n"]]:
-        """Return the tasks with observations, and their numbers, by the time of their birth."""
+    @property
+    def _order(self) -> Int[Array, " n"]:
+        """Tasks with observations, by the time of their birth."""
         found = np.flatnonzero(self.snapshot.statistics.n_observations)
-        order = found[np.argsort(self.snapshot.first_at[found], kind="stable")]
-        return self.snapshot.statistics[order], self.snapshot.numbers[order]
+        return found[np.argsort(self.snapshot.first_at[found], kind="stable")]
 
-    def on(self, tasks: Statistics, n_more: int) -> MixturePrior:
-        """Learn from tasks with more or fewer components than the root has."""
-        return learn_on(self.root, tasks, n_tasks=self.root_tasks, n_more=n_more).prior
+    def on(self, tasks: Int[Array, " n"], plan: _Plan) -> MixturePrior:
+        """Learn from tasks in the order of their birth.
 
-    def chosen(self, older: Statistics, held: Statistics) -> tuple[int, MixturePrior]:
-        """Choose how many components more there are, by the evidence of the newest tasks."""
-        best, n_more = self.on(older, 0), 0
-        reached = mixture_evidence(best, held)
-        while n_more < MOST_NEW:
-            wider = self.on(older, n_more + 1)
-            if wider.weights[-1] * len(older) < LEAST_OF_KIND:
+        With a window the root counts as the part of its tasks that the window has of the others.
+        """
+        n_tasks = self.root_tasks
+        if plan.window:
+            born = self.snapshot.first_at[tasks]
+            recent = born >= born[-1] - plan.window * 1e6
+            whole = n_tasks or (self.root.origin.n_tasks if self.root.origin else None)
+            n_tasks = whole and float(whole * recent.mean())
+            tasks = tasks[recent]
+        some = self.snapshot.statistics[tasks]
+        return learn_on(self.root, some, n_tasks=n_tasks, n_more=plan.n_more, seed=self.seed).prior
+
+    def chosen(self, older: Int[Array, " n"], n_held: int) -> _Plan:
+        """Choose a plan by the evidence of the newest tasks.
+
+        A plan replaces the simpler one before it if it is better by two standard errors.
+        """
+        held = self.snapshot.statistics[self._order[-n_held:]]
+        best = self.on(older, _Plan())
+        plan, reached = _Plan(), mixture_evidence(best, held)
+        while True:
+            more = _Plan(plan.n_more + 1)
+            tried = self._tried(older, more) if more.n_more <= MOST_NEW else None
+            if tried is None or tried.weights[-1] * len(older) < LEAST_OF_KIND:
                 break
-            gained = mixture_evidence(wider, held)
-            gain = estimate(gained - reached)
-            if not gain.mean > 2 * gain.error:
+            gained = mixture_evidence(tried, held)
+            if not _is_better(gained, reached):
                 break
-            best, n_more, reached = wider, n_more + 1, gained
-        while n_more <= 0 and best.origin is not None and best.origin.learned.sum() > 1:
-            fewer = self.on(older, n_more - 1)
-            gained = mixture_evidence(fewer, held)
-            gain = estimate(gained - reached)
-            if not gain.mean > 2 * gain.error:
+            plan, reached = more, gained
+        while plan.n_more <= 0:
+            fewer = _Plan(plan.n_more - 1)
+            tried = self._tried(older, fewer)
+            gained = reached if tried is None else mixture_evidence(tried, held)
+            if not _is_better(gained, reached):
                 break
-            best, n_more, reached = fewer, n_more - 1, gained
-        return n_more, best
+            plan, reached = fewer, gained
+        if self.window is not None:
+            recent = _Plan(plan.n_more, self.window)
+            tried = self._tried(older, recent)
+            if tried is not None and _is_better(mixture_evidence(tried, held), reached):
+                plan = recent
+        return plan
+
+    def _tried(self, tasks: Int[Array, " n"], plan: _Plan) -> MixturePrior | None:
+        """Learn by a plan; return None where that is impossible: the refit goes on without it."""
+        try:
+            return self.on(tasks, plan)
+        except (MixtsError, ArithmeticError, np.linalg.LinAlgError):
+            return None
+
+
+def _is_better(gained: Float[Array, " n"], reached: Float[Array, " n"]) -> bool:
+    gain = estimate(gained - reached)
+    return bool(gain.mean > 2 * gain.error)

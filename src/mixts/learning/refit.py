@@ -63,7 +63,12 @@ _TRIED = 3
 
 
 def refit_prior(
-    prior: MixturePrior, tasks: Any, *, n_tasks: float | None = None, n_more: int = 0
+    prior: MixturePrior,
+    tasks: Any,
+    *,
+    n_tasks: float | None = None,
+    n_more: int = 0,
+    seed: int = 1,
 ) -> MixturePrior:
     """Learn further from new tasks, beginning with a prior and the tasks that it was learned from.
 
@@ -83,6 +88,8 @@ def refit_prior(
     n_more
         Number of new components to learn from tasks that the earlier ones explain badly; they come
         last. If negative, so many times the two components that are most alike become one.
+    seed
+        Seed of the groups of tasks at which new components begin.
 
     Returns
     -------
@@ -101,18 +108,23 @@ def refit_prior(
     >>> refit_prior(prior, clicks, n_tasks=2).family.parameter_means().round(2)
     array([[0.63, 0.1 ]])
     """
-    return refit(prior, tasks, n_tasks=n_tasks, n_more=n_more).prior
+    return refit(prior, tasks, n_tasks=n_tasks, n_more=n_more, seed=seed).prior
 
 
 def refit(
-    prior: MixturePrior, tasks: Any, *, n_tasks: float | None = None, n_more: int = 0
+    prior: MixturePrior,
+    tasks: Any,
+    *,
+    n_tasks: float | None = None,
+    n_more: int = 0,
+    seed: int = 1,
 ) -> Learned:
     """Refit a prior, and return it with how it was learned; see :func:`refit_prior`."""
     if prior.family.plans:
         raise ParameterError(f"only priors of arms and of features are refitted, got {prior!r}")
     origin, statistics = origin_of(prior, n_tasks), _observed(prior, tasks)
     number = _checks.count(n_more, "n_more", least=1 - prior.n_components)
-    pooled = _Pooled(_Task(statistics, prior.collapse(), origin.collapse()))
+    pooled = _Pooled(_Task(statistics, prior.collapse(), origin.collapse()), seed)
     task = _Task(statistics, prior, origin)
     for _ in range(-number):
         task = task.merged()
@@ -246,13 +258,13 @@ class _Task:
 class _Pooled:
     """One component for all tasks, and groups of similar tasks in which new kinds may be found."""
 
-    def __init__(self, task: _Task) -> None:
-        self.task, self.restart = task, task.climbed()
+    def __init__(self, task: _Task, seed: int) -> None:
+        self.task, self.restart, self._seed = task, task.climbed(), seed
 
     def groups(self, n: int, number: int) -> MixturePrior:
         """Return components of groups of similar tasks; even and odd numbers group differently."""
         model = self.task.model
-        spec = RestartSpec(model, self.restart, n, 0, "refit", number, Patience())
+        spec = RestartSpec(model, self.restart, n, self._seed, "refit", number, Patience())
         groups = groups_of(spec, points_of(spec))
         return start(model, self.restart.prior, int(groups.max()) + 1, groups)[0]
 

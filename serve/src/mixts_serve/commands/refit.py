@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Any
 
 from mixts.cli import FAILED
 from mixts.errors import ParameterError
+from mixts_serve.commands.serve import seconds
 
 _DESCRIPTION = """\
 Learn the prior again from all tasks of a store, together with all that the last uploaded prior was
@@ -34,6 +34,11 @@ def register(parser: argparse.ArgumentParser) -> None:
         "number such as 100: when the evidence for it reaches that"
     )
     add("--promote", type=_promotion, default="refit", metavar="WHEN", help=wish)
+    window = (
+        "also try only tasks that are no older, such as 60d, and use that where it predicts the "
+        "newest tasks better"
+    )
+    add("--window", type=seconds, metavar="TIME", help=window)
     root = "number of tasks that the uploaded prior counts for, if it does not say it itself"
     add("--root-tasks", type=float, metavar="N", help=root)
     add("--seed", type=int, default=1, metavar="N", help="seed of all that is random (default 1)")
@@ -53,36 +58,14 @@ def run(options: argparse.Namespace) -> int:
         raise ParameterError(f"there is no store {options.store}: mixts serve --store makes one")
     with DecisionStore(options.store, create=False) as store:
         found = refit(
-            store, exclude=options.exclude, promote=options.promote,
+            store, exclude=options.exclude, promote=options.promote, window=options.window,
             root_tasks=options.root_tasks, seed=options.seed, force=options.force,
         )  # fmt: skip
     if options.json:
         sys.stdout.write(encode(found).decode() + "\n")
     else:
-        print("\n".join(lines(found)))
+        print("\n".join(found.lines))
     return FAILED if found.status == "refused" else 0
-
-
-def lines(found: Any) -> list[str]:
-    """Return the result of a refit in words, the verdict first."""
-    version = f"version {found.version}"
-    if found.status == "unchanged":
-        return [f"nothing changed: {found.reason}; {version} stays active"]
-    first = {
-        "activated": f"refitted: {version} is active",
-        "uploaded": f"refitted: {version} is stored, and version {found.parent} stays active",
-        "refused": f"refused: {version} predicts worse and was not activated; version "
-        f"{found.parent} stays active",
-    }[found.status]
-    new = f"{found.new_tasks:,} of them new since the last refit"
-    parts = [
-        f"{first}, learned from version {found.root} and {found.tasks:,} tasks, {new}",
-        found.verdict,
-        f"kinds: {found.kinds}",
-        f"arms {found.arms}" if found.arms else "",
-        f"left out: {', '.join(found.excluded)}" if found.excluded else "",
-    ]
-    return [part for part in parts if part]
 
 
 def _promotion(text: str) -> str | float:

@@ -68,7 +68,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         "learn only from rewards that arrive within this time after their decision: seconds, or "
         "90m, 12h, 30d (default: no limit)"
     )
-    add("--reward-window", type=_seconds, metavar="TIME", help=late)
+    add("--reward-window", type=seconds, metavar="TIME", help=late)
     default = (
         "reward of a decision if no other arrives within the reward window: 0 if clients report "
         "clicks only (default: silence says nothing)"
@@ -83,6 +83,11 @@ def register(parser: argparse.ArgumentParser) -> None:
         "task; uniform; or arm:NAME"
     )
     add("--baseline", metavar="NAME", help=baseline)
+    refits = (
+        "learn the prior again so often, such as 1d, by `mixts refit` in a process of its own "
+        "(default: never)"
+    )
+    add("--refit", type=seconds, metavar="TIME", help=refits)
     listening = parser.add_argument_group("network")
     add = listening.add_argument
     add("--host", default="127.0.0.1", help="address (default 127.0.0.1: this machine only)")
@@ -131,6 +136,7 @@ def _serve(options: argparse.Namespace) -> None:
     from mixts_serve.http import server
     from mixts_serve.http.app import Service
     from mixts_serve.http.protocol import Limits
+    from mixts_serve.refitter import Refitter
     from mixts_serve.rules import DEFAULT_POLICY, Policy, Rules
     from mixts_serve.store import DecisionStore
     from mixts_serve.versions import check_servable
@@ -171,10 +177,16 @@ def _serve(options: argparse.Namespace) -> None:
             details = f"prior version {version}, policy {policy.name}, {store.name}"
             print(f"mixts: serving {server.url_of(listener)} ({details})", flush=True)
 
+        refitter = None
+        if options.refit is not None:
+            refitter = Refitter(store, options.store, options.refit)
+            refitter.start()
         try:
             server.run(service, listener, print_address, read_again)
         finally:
             serving_ends()
+            if refitter is not None:
+                refitter.close()
 
 
 CLOSE_SECONDS = 10.0
@@ -250,7 +262,8 @@ def _log_to_stderr(level: str) -> Iterator[None]:
             logger.level, logger.propagate = state
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Return the seconds of a time such as 90m, 12h or 30d."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)", text)
     if found is None or float(found[1]) == 0:
         raise argparse.ArgumentTypeError(f"expected seconds, or 90m, 12h, 30d, got {text!r}")

@@ -63,11 +63,12 @@ def register(parser: argparse.ArgumentParser) -> None:
 def run_show(options: argparse.Namespace) -> int:
     """Print a summary of a store."""
     from mixts_serve.periodic import silence_warning
+    from mixts_serve.refits import note_of
 
     with _opened(options.store) as store:
         backend, totals, unrewarded = store.backend, store.totals(), store.unrewarded()
         version, size = backend.schema_version(), _size(backend.n_bytes())
-        priors, only_value = store.priors(), store.only_value()
+        priors, only_value, refitted = store.priors(), store.only_value(), note_of(store)
     print(f"{store.name}: {backend.database}, tables of version {version}, {size}")
     print(_counted(totals))
     if totals.defaults or unrewarded.deferred or unrewarded.given_up:
@@ -77,8 +78,13 @@ def run_show(options: argparse.Namespace) -> int:
         kinds = f"{row.n_components} component{'s' * (row.n_components != 1)}"
         active = ", active" * row.active
         print(f"prior version {row.version}: {row.family}, {kinds}, from {uploaded} UTC{active}")
+        if row.pedigree is not None:
+            print(f"  {row.pedigree.sentence}")
     if not priors:
         print("no prior yet: mixts serve --prior brings one")
+    if refitted is not None and refitted.result:
+        when = datetime.fromtimestamp(refitted.at, UTC).strftime("%Y-%m-%d %H:%M")
+        print(f"last refit, {when} UTC: {refitted.result.splitlines()[0]}")
     if only_value is not None:
         print(f"warning: {silence_warning(only_value)}")
     return 0

@@ -404,6 +404,15 @@ class Transaction(ABC):
         """Return how many deciders with a seed wrote to this store before, and count one more."""
         return int(self._one(_NEXT_LIFE))
 
+    def note(self, name: str) -> str | None:
+        """Return a note that the store keeps under a name."""
+        value = self._one("SELECT value FROM meta WHERE name = ?", name)
+        return None if value is None else str(value)
+
+    def set_note(self, name: str, value: str) -> None:
+        """Keep a note under a name."""
+        self._set(records.MetaEntry(name, value))
+
     def mark(self) -> None:
         """Write a row without a meaning, to test that the database accepts writes."""
         self._set(records.MetaEntry("probe", ""))

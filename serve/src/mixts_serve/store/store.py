@@ -738,6 +738,21 @@ class DecisionStore:
             for version, at, family, n, pedigree in rows
         ]  # fmt: skip
 
+    def note(self, name: str) -> str | None:
+        """Return a note that the store keeps under a name, such as "refit".
+
+        Parameters
+        ----------
+        name : str
+            The name.
+
+        Returns
+        -------
+        str or None
+            None if there is none.
+        """
+        return self.backend.value("SELECT value FROM meta WHERE name = ?", (name,))
+
     def prior_body(self, version: int) -> bytes | None:
         """Return the file of a version of the prior.
 

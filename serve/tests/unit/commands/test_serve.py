@@ -174,7 +174,7 @@ def test_a_default_reward_needs_a_window(
     [("90", 90), ("1.5s", 1.5), ("90m", 5400), ("12h", 43200), ("30d", 2592000)],
 )
 def test_a_window_may_be_said_in_other_units(text: str, seconds: float) -> None:
-    assert serve._seconds(text) == seconds
+    assert serve.seconds(text) == seconds
 
 
 def test_a_bad_token_file_changes_no_tokens(
