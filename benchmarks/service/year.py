@@ -1,0 +1,405 @@
+"""Does a service whose prior is refitted every week keep up with a world that changes? A year of it.
+
+    python benchmarks/service/year.py                 # the year
+    python benchmarks/service/year.py --world still   # the same without any change
+    python benchmarks/service/year.py --years 1 2 3   # more worlds, one after the other
+
+Kinds of customer drift, a new kind appears in July, items come and go, and in October the rewards
+of a week are recorded as 0. The service is a ``Decider`` on a SQLite file with a clock of its own,
+and ``mixts_serve.refit`` runs once a week; if it is refused because data look wrong, it is repeated
+without the days that its message names. On the same customers, with the same luck, decide:
+
+- an oracle, whose prior is the true mixture of the day;
+- the prior of the first day, never refitted;
+- "paused": the refitted prior of the end of the month before, so that refitted against paused is
+  what the refits of the month gained or cost;
+- the same service with a refit that checks nothing (``force=True``);
+- the item that sold best in the last 30 days, with every tenth decision at random.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from mixts_serve import Decide, Decider, Decision, DecisionStore, Reward, refit
+from mixts_serve.store.sqlite import SQLiteBackend
+
+import mixts
+from mixts.errors import LogsError
+from mixts.extend import Array, estimate, random
+
+DAYS, MONTHS = 365, 12
+LIFE, ROUNDS = 3, 4
+"""Days on which a customer comes, and decisions on each of them."""
+N_PAST = 500
+"""Customers from whom the first prior was learned: they saw items at random."""
+EVERY = 7
+"""Days between refits."""
+START = datetime(2025, 1, 1, tzinfo=UTC)
+
+ORACLE, REFIT, FIXED, PAUSED = "oracle", "refit", "fixed prior", "paused"
+UNCHECKED, BESTSELLER = "refit without checks", "bestseller of 30 days"
+SERVICES = (ORACLE, REFIT, PAUSED, FIXED, UNCHECKED, BESTSELLER)
+
+
+def month_of(day: int) -> int:
+    """Return the month of a day, from 0."""
+    return day * MONTHS // DAYS
+
+
+# -- the world -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class World:
+    """What changes in the year. Days are counted from 0."""
+
+    seed: int = 1
+    weights: tuple[float, ...] = (0.4, 0.3, 0.2, 0.1)
+    first_items: int = 8
+    reach: float = 0.3
+    """How far the kinds drift in the year, on the way to kinds drawn anew."""
+    new_kind: tuple[int, float] = (182, 0.15)
+    """Day from which on there is one kind more, and its share of the new customers."""
+    come: tuple[int, ...] = (60, 150, 240)
+    """Days on which an item is added."""
+    go: tuple[tuple[int, int], ...] = ((100, 2), (300, 5))
+    """Days on which an item is retired, and which."""
+    lost: tuple[int, int] = (276, 283)
+    """Days whose rewards are recorded as 0: from the first to before the last."""
+
+    @classmethod
+    def still(cls, seed: int = 1) -> World:
+        """Return a world in which nothing changes."""
+        return cls(seed, reach=0.0, new_kind=(DAYS, 0.15), come=(), go=(), lost=(DAYS, DAYS))
+
+    @property
+    def n_items(self) -> int:
+        """Number of items that there ever are."""
+        return self.first_items + len(self.come)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the items."""
+        return [f"item {k}" for k in range(self.n_items)]
+
+    def rates(self, day: int) -> Array:
+        """Return the click rates of all items by kind; the kind that comes later is the last."""
+        rng, shape = random.stream(self.seed, "kinds"), (len(self.weights) + 1, self.n_items)
+        first, last = (0.05 + 0.7 * rng.beta(0.4, 0.8, shape) for _ in range(2))
+        return np.asarray(first + (last - first) * self.reach * day / DAYS)
+
+    def truth(self, day: int) -> mixts.MixturePrior:
+        """Return the mixture from which the customers of a day are drawn."""
+        begins, share = self.new_kind
+        weights, rates = np.array(self.weights), self.rates(day)
+        if day < begins:
+            rates = rates[:-1]
+        else:
+            weights = np.append(weights * (1 - share), share)
+        family = mixts.BernoulliArms(15 * rates, 15 * (1 - rates))
+        return mixts.MixturePrior(family, weights, arm_names=self.names)
+
+    def offered(self, day: int) -> Array:
+        """Return which items there are on a day."""
+        items = np.arange(self.n_items) < self.first_items + np.sum(np.array(self.come) <= day)
+        items[[item for since, item in self.go if since <= day]] = False
+        return items
+
+    def first_prior(self) -> mixts.MixturePrior:
+        """Learn the prior of the first day from customers who saw its items at random."""
+        rng = random.stream(self.seed, "past")
+        _, rates = self.truth(0).draw(rng, N_PAST)
+        names = self.names[: self.first_items]
+        flat = mixts.MixturePrior(mixts.BernoulliArms.uniform(len(names)), arm_names=names)
+        past, customers = flat.belief(n_tasks=N_PAST), np.arange(N_PAST)
+        for _ in range(LIFE * ROUNDS):
+            shown = rng.integers(len(names), size=N_PAST)
+            past.update(shown, rng.random(N_PAST) < rates[customers, shown])
+        learned = mixts.learn_prior(
+            past.statistics, len(self.weights), seed=1, n_restarts=2, engine=1
+        )
+        return learned.replace(arm_names=names, origin=learned.origin)
+
+
+@dataclass
+class Cohort:
+    """The customers whose first day it is, and what each of their decisions would earn."""
+
+    day: int
+    rates: Array
+    luck: Array
+    """(n, decisions): an item is clicked if its rate is above this."""
+    age: int = 0
+    """Number of decisions for each of them so far."""
+    earned: dict[str, Array] = field(default_factory=dict)
+    """Sum of the click rates of the items that a service showed to each customer."""
+
+
+# -- the services --------------------------------------------------------------------------------
+
+
+class Service(Protocol):
+    """A way to decide."""
+
+    def begin(self, day: int, offered: Array) -> None:
+        """Begin a day with the items that are offered."""
+
+    def act(self, cohort: Cohort) -> Array:
+        """Choose an item for each customer of a cohort."""
+
+    def learn(self, cohort: Cohort, items: Array, clicks: Array) -> None:
+        """Learn what was recorded of these decisions."""
+
+
+class InProcess:
+    """The service's policy with a prior that is given for each day, without a store."""
+
+    def __init__(self, prior: Callable[[int], mixts.MixturePrior], world: World) -> None:
+        self._prior, self._world = prior, world
+        self._agents: dict[int, mixts.MixIDS] = {}
+
+    def begin(self, day: int, offered: Array) -> None:
+        self._day, self._offered = day, offered
+        self._agents.pop(day - LIFE, None)
+
+    def act(self, cohort: Cohort) -> Array:
+        if cohort.day not in self._agents:
+            prior = self._prior(self._day)
+            missing = self._world.names[len(prior.arm_names or ()) :]
+            prior = prior.add_arms(missing) if missing else prior
+            seed = (self._world.seed << 16) + cohort.day
+            self._agents[cohort.day] = mixts.MixIDS(prior, len(cohort.rates), seed=seed)
+        items: Array = self._agents[cohort.day].act(mask=self._offered)
+        return items
+
+    def learn(self, cohort: Cohort, items: Array, clicks: Array) -> None:
+        self._agents[cohort.day].update(items, clicks)
+
+
+class Bestseller:
+    """The item with the highest click rate of the last 30 days, and at times another one."""
+
+    def __init__(self, n_items: int, seed: int, n_days: int = 30, explores: float = 0.1) -> None:
+        self._n, self._explores = n_items, explores
+        self._rng = random.stream(seed, "bestseller")
+        self._counts: deque[Array] = deque(maxlen=n_days)
+
+    def begin(self, day: int, offered: Array) -> None:
+        shown, clicked = sum(self._counts, np.zeros((2, self._n)))
+        rate = np.where(offered, (clicked + 0.2) / (shown + 1), -1.0)
+        self._offered, self._best = np.flatnonzero(offered), int(rate.argmax())
+        self._counts.append(np.zeros((2, self._n)))
+
+    def act(self, cohort: Cohort) -> Array:
+        n = len(cohort.rates)
+        other = self._rng.choice(self._offered, size=n)
+        return np.where(self._rng.random(n) < self._explores, other, self._best)
+
+    def learn(self, cohort: Cohort, items: Array, clicks: Array) -> None:
+        for row, weights in zip(self._counts[-1], (None, clicks), strict=True):
+            row += np.bincount(items, weights, self._n)
+
+
+class Served:
+    """A real ``Decider``, its store, and its refits."""
+
+    def __init__(self, world: World, prior: mixts.MixturePrior, path: Path, force: bool) -> None:
+        self._world, self._force, self._seconds = world, force, START.timestamp()
+        clock = lambda: int(1e6 * self._seconds)  # noqa: E731
+        self.store = DecisionStore(SQLiteBackend(path, synchronous="OFF", clock=clock))
+        self.decider = Decider(prior, self.store, seed=world.seed)
+        self.log: list[str] = []
+
+    def begin(self, day: int, offered: Array) -> None:
+        self._seconds, self._made = START.timestamp() + 86_400 * day, list[str]()
+        if day and day % EVERY == 0:
+            done = refit_unattended(self.store, self._force)
+            date = (START + timedelta(days=day)).date()
+            self.log += [f"{date} {line}" for line in done]
+        arms = self.decider.arms().arms
+        known = [arm.name for arm in arms]
+        add = [name for name in self._world.names[: _last(offered) + 1] if name not in known]
+        gone = [
+            arm.name for arm in arms if not (offered[arm.index] or arm.retired) and arm.name
+        ]
+        if add or gone:
+            self.decider.change_arms(add=add, retire=gone)
+
+    def act(self, cohort: Cohort) -> Array:
+        self._seconds += 60
+        tasks = [Decide(f"{cohort.day}/{i}") for i in range(len(cohort.rates))]
+        made = [one for one in self.decider.decide_many(tasks) if isinstance(one, Decision)]
+        self._made = [one.id for one in made]
+        return np.array([one.action for one in made])
+
+    def learn(self, cohort: Cohort, items: Array, clicks: Array) -> None:
+        self._seconds += 60
+        pairs = zip(self._made, clicks.tolist(), strict=True)
+        self.decider.reward_many([Reward(id, float(click)) for id, click in pairs])
+
+    def close(self) -> None:
+        """Close the decider and the store."""
+        self.decider.close()
+        self.store.close()
+
+
+def _last(offered: Array) -> int:
+    return int(np.flatnonzero(offered)[-1])
+
+
+def refit_unattended(store: DecisionStore, force: bool = False) -> list[str]:
+    """Refit as a person would who only reads the messages; return what happened, in words."""
+    exclude: list[str] = []
+    lines = []
+    for _ in range(3):
+        try:
+            return [*lines, " | ".join(refit(store, exclude=exclude, force=force).lines)]
+        except LogsError as error:
+            lines.append(str(error))
+            exclude = re.findall(r"--exclude ([\d.-]+\d)", str(error))
+    return lines
+
+
+# -- the year ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Year:
+    """What each service earned of each customer."""
+
+    born: Array
+    """Day of each customer's first decision, (n,)."""
+    earned: dict[str, Array]
+    """Mean click rate of the items that were shown to each customer, (n,)."""
+    logs: dict[str, list[str]]
+    """What the refits said."""
+
+
+def run(world: World, n_new: int, n_days: int = DAYS, only: Sequence[str] = SERVICES) -> Year:
+    """Run the services on the same customers, ``n_new`` new ones a day."""
+    first, rng = world.first_prior(), random.stream(world.seed, "customers")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mixts-year-")))
+        served = {}
+        for name in {REFIT, UNCHECKED} & set(only):
+            served[name] = Served(world, first, folder / f"{name}.db", name == UNCHECKED)
+            stack.callback(served[name].close)
+        at_month: dict[int, mixts.MixturePrior] = {}
+
+        def paused(day: int) -> mixts.MixturePrior:
+            return at_month[month_of(day)]
+
+        services: dict[str, Service] = {
+            ORACLE: InProcess(world.truth, world),
+            PAUSED: InProcess(paused, world),
+            FIXED: InProcess(lambda day: first, world),
+            BESTSELLER: Bestseller(world.n_items, world.seed),
+            **served,
+        }
+        services = {name: services[name] for name in only}
+        living: deque[Cohort] = deque(maxlen=LIFE)
+        cohorts = []
+        for day in range(n_days):
+            if PAUSED in only and month_of(day) not in at_month:
+                at_month[month_of(day)] = served[REFIT].decider.prior
+            _, rates = world.truth(day).draw(rng, n_new)
+            living.append(Cohort(day, rates, rng.random((n_new, LIFE * ROUNDS))))
+            cohorts.append(living[-1])
+            _serve_day(world, day, services, living)
+        logs = {name: each.log for name, each in served.items()}
+    whole = [cohort for cohort in cohorts if cohort.age == LIFE * ROUNDS]
+    born = np.repeat([cohort.day for cohort in whole], n_new)
+    means = {
+        name: np.concatenate([each.earned[name] for each in whole]) / (LIFE * ROUNDS)
+        for name in only
+    }
+    return Year(born, means, logs)
+
+
+def _serve_day(
+    world: World, day: int, services: dict[str, Service], living: Sequence[Cohort]
+) -> None:
+    offered, is_lost = world.offered(day), world.lost[0] <= day < world.lost[1]
+    for name, service in services.items():
+        service.begin(day, offered)
+        for _ in range(ROUNDS):
+            for cohort in living:
+                items = service.act(cohort)
+                rate = cohort.rates[np.arange(len(items)), items]
+                past = cohort.earned.get(name, 0.0)
+                clicks = cohort.luck[:, cohort.age] < rate
+                cohort.earned[name] = past + rate
+                service.learn(cohort, items, clicks & (not is_lost))
+                cohort.age += 1
+        for cohort in living:
+            cohort.age -= ROUNDS
+    for cohort in living:
+        cohort.age += ROUNDS
+
+
+# -- the table -----------------------------------------------------------------------------------
+
+
+def share(years: Sequence[Year], name: str, other: str, months: Sequence[int]) -> tuple[float, ...]:
+    """Return what a service earned more than another, and its standard error, in % of the oracle."""
+    gaps, best = [], []
+    for year in years:
+        inside = np.isin([month_of(day) for day in year.born.tolist()], months)
+        gaps.append((year.earned[name] - year.earned[other])[inside])
+        best.append(year.earned[ORACLE][inside])
+    found, whole = estimate(np.concatenate(gaps)), np.concatenate(best).mean()
+    return 100 * found.mean / whole, 100 * found.error / whole
+
+
+def table(years: Sequence[Year]) -> str:
+    """Return the table by month: the oracle's reward, and the others in per cent of it."""
+    rivals = [name for name in (REFIT, FIXED, UNCHECKED, BESTSELLER) if name in years[0].earned]
+    head = ["month", "oracle", *rivals, "what the month's refits gained"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    present = sorted({month_of(day) for day in years[0].born.tolist()})
+    for months in [*([m] for m in present), present]:
+        title = "year" if len(months) > 1 else f"{START.replace(month=months[0] + 1):%B}"
+        best = np.concatenate(
+            [y.earned[ORACLE][np.isin([month_of(d) for d in y.born.tolist()], months)] for y in years]
+        ).mean()
+        cells = [title, f"{best:.4f}"]
+        for name in rivals:
+            gap, error = share(years, name, ORACLE, months)
+            cells.append(f"{100 + gap:.1f} ± {error:.1f} %")
+        gain, error = share(years, REFIT, PAUSED, months)
+        lines.append(f"| {' | '.join(cells)} | {gain:+.1f} ± {error:.1f} % |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run years, and print the table and what the refits said."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--world", choices=("changes", "still"), default="changes")
+    parser.add_argument("--years", type=int, nargs="+", default=[1], help="seeds of worlds")
+    parser.add_argument("--new", type=int, default=24, help="new customers a day")
+    parser.add_argument("--days", type=int, default=DAYS)
+    options = parser.parse_args()
+    make = World if options.world == "changes" else World.still
+    started, years = time.process_time(), []
+    for seed in options.years:
+        years.append(run(make(seed), options.new, options.days))
+        for name, lines in years[-1].logs.items():
+            print(f"{name}, world {seed}:", *lines, sep="\n  ", flush=True)
+    print(table(years))
+    print(f"{time.process_time() - started:.0f} s of processor time")
+
+
+if __name__ == "__main__":
+    main()
