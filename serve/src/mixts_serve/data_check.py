@@ -1,12 +1,12 @@
 """Data first: do the days of a store look like the days before, or was something recorded wrongly?
 
-Each whole day is compared with the four weeks before it: number of new tasks, mean reward, its
-spread, shares of answered decisions and of default rewards, mean reward of each arm, and share of
-each kind. A day of a series is unusual if it is further from the mean of the same weekdays *and*
-from the last usual day than ``t s + slack``. The spread s is that of the days before, beside the
-sampling error, so that days may differ more than chance explains. The slack is a change that a
-better prior, a new kind or a new item may make at once. The quantile t spends ``ALARMS`` false
-alarms a year over 365 days and all series, half at each end.
+Each whole day, and the mean reward of an unfinished one, is compared with the four weeks before it:
+number of new tasks, mean reward, its spread, shares of answered decisions and of default rewards,
+mean reward of each arm, and share of each kind. A day of a series is unusual if it is further from
+the mean of the same weekdays *and* from the last usual day than ``t s + slack``. The spread s is
+that of the days before, beside the sampling error, so that days may differ more than chance
+explains. The slack is a change that a better prior, a new kind or a new item may make at once. The
+quantile t spends ``ALARMS`` false alarms a year over 365 days and all series, half at each end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from mixts import MixturePrior
 from mixts_serve.snapshot import DAY_US, Days, Snapshot, day_of, start_of
@@ -95,7 +95,7 @@ class Totals(NamedTuple):
     total: float = 0.0
     squares: float = 0.0
 
-    def __add__(self, other: object) -> Totals:  # type: ignore[override]
+    def __add__(self, other: object) -> Totals:
         assert isinstance(other, Totals)
         return Totals(*(a + b for a, b in zip(self, other, strict=True)))
 
@@ -196,6 +196,8 @@ def _unusual(
     extra = TREBLE if partial else 0.0
     for reference in (centre, latest.value):
         gap = point.value - reference
+        if partial and gap > 0:  # clicks come before the zeros of the same decisions
+            return None
         slack = series.rise if gap > 0 else series.fall
         if not abs(gap) > reach + slack + extra:
             return None
@@ -232,7 +234,7 @@ def _series(
     if not pooled.rewards:
         return
     yield means("the mean reward", all_arms, pooled, positive, QUARTER)
-    yield _spreads(all_arms, pooled)
+    yield _spreads(whole, pooled)
     yield shares("the share of answered decisions", whole, lambda t: (t.rewards, t.decisions))
     yield shares("the share of default rewards", whole, lambda t: (t.defaults, t.rewards))
     if positive and prior.family.n_arms is not None:
@@ -314,7 +316,9 @@ def _of_tasks(snapshot: Snapshot, prior: MixturePrior, today: date) -> Iterator[
     yield tasks
     if prior.n_components == 1 or not len(born):
         return
-    weights = prior.condition(snapshot.statistics).weights
+    weights = special.softmax(
+        prior.log_weights + prior.family.log_evidence(snapshot.statistics), axis=1
+    )
     sums = np.zeros((len(born), prior.n_components))
     np.add.at(sums, place, weights)
     by_kind = prior.sum_by_kind(sums)

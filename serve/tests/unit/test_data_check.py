@@ -76,3 +76,10 @@ def test_unfinished_days_must_differ_more() -> None:
     assert find_unusual([series], today, today) == []
     series = _clicks(0.1, 41, 1, {40: 0.0})
     assert len(find_unusual([series], today, today)) == 1
+
+
+def test_clicks_come_before_the_zeros_of_the_same_day() -> None:
+    series = _clicks(0.1, 41, 1, {40: 10.0})
+    today = FIRST + timedelta(days=40)
+    assert find_unusual([series], today, today) == []
+    assert len(find_unusual([series], today, today + timedelta(days=1))) == 1

@@ -33,6 +33,7 @@ The log weight of z has the posterior, and the density of y under the proposal::
 
     log posterior(y) - log posterior(0) + |z|^2 / 2 + sum ln(spread + bend z / sqrt(1 + z^2))
 
+So the density of the proposal is ``q(y) = N(z; 0, I) / prod (spread + bend z / sqrt(1 + z^2))``.
 Because y is measured from the mode, it needs neither k nor u: with ``e = A y`` and p, w the success
 probabilities and the weights n p (1 - p) at the mode::
 

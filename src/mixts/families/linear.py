@@ -425,7 +425,7 @@ class LinearGaussian(LinearFamily):
         -n/2 ln(2 pi sigma^2) - ln det M / 2 - S / 2
 
         M = I + C'A'A C / sigma^2
-        S = least of |y - A theta|^2 / sigma^2 + |C^-1 (theta - mean)|^2
+        S = least of |y - A (mean + C u)|^2 / sigma^2 + |u|^2 over all u
 
     The posterior of theta is normal with the mean m and covariance::
 

@@ -52,16 +52,17 @@ class LinearBernoulli(CoefficientFamily):
     *Posterior*: the points ``theta_j = mean + C u_j`` with weights w_j / sum w.
 
     *Draws*: a point by weight, then four Metropolis moves that leave the exact posterior invariant
-    (``PointPosterior.draw``).
+    (``_logistic.PointPosterior.draw``).
 
     *Mean reward of a*: ``sum_j w_j logistic(a'theta_j) / sum w``; variance likewise. A control
-    variate makes the mean more precise (``PointPosterior.action_moments``).
+    variate makes the mean more precise (``_logistic.PointPosterior.action_moments``).
 
     ``_logistic`` has the steps, and the density q.
 
     The statistics of a task are its distinct feature rows with their numbers of trials and
     successes, so that beliefs depend on the prior and the history only. ``belief.evidence_error``
-    has the standard error of the evidence, mostly below 0.01.
+    has the standard error of the evidence, mostly below 0.01. Draws and moments of theta come from
+    finitely many fixed points: variances may be off by a few per cent.
 
     Parameters
     ----------

@@ -77,6 +77,9 @@ class StudentArms(NoisyTasks, ArmFamily):
     So without sigma it is Student with nu + n degrees of freedom, this mean, and the variance
     ``(u + S) / (nu + n - 2) r_k / (1 + n_k r_k)``.
 
+    The statistics are n_k, y_k and M_k, as for Gaussian arms. Histories merge by Chan's formula
+    (``arms.merge_moments``).
+
     The parameters of a task are the mean rewards of the arms, then sigma.
 
     Parameters

@@ -137,10 +137,12 @@ class TabularMDP(Family):
     The mean reward of each pair of state and action is Beta(alpha^R), its row of transition
     probabilities Dirichlet(alpha^T). After a history, add its counts: Beta(alpha^R + counts),
     Dirichlet(alpha^T + counts). The log evidence is the sum over all these rows of counts, with
-    prior counts a_y and counts n_y of the outcomes y, their sums a and n, and the gamma function
-    G::
+    prior counts alpha_y and counts n_y of the outcomes y, their sums alpha and n, and the gamma
+    function G::
 
-        sum_y ln [G(a_y + n_y) / G(a_y)] - ln [G(a + n) / G(a)]
+        sum_y ln [G(alpha_y + n_y) / G(alpha_y)] - ln [G(alpha + n) / G(alpha)]
+
+    An outcome with alpha_y = 0 adds 0 if it was not seen, and -inf if it was.
 
     The parameters theta of an MDP are a row of numbers: its mean rewards (X, A), then its
     transition probabilities (X, A, X); :meth:`mdp` converts them. An action is a policy (h, X), an

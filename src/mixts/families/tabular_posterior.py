@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 def draw_parameters(
     family: TabularMDP, rng: np.random.Generator, counts: Float[Array, "m q"]
 ) -> Float[Array, "m p"]:
-    """Draw an MDP for each row of counts (rewards, then transitions), by gamma variables.
+    """Draw an MDP for each row of counts: rewards, then transitions.
 
-    A count of zero gives exactly zero. ``counts`` is overwritten.
+    ``p_y = g_y / sum g`` with ``g_y ~ Gamma(alpha_y, 1)`` is Dirichlet(alpha). A count of zero
+    gives exactly zero. ``counts`` is overwritten.
     """
     if family.never_underflows:
         return _normalised(family, rng.standard_gamma(counts, out=counts))

@@ -406,7 +406,7 @@ class Transaction(ABC):
 
     def note(self, name: str) -> str | None:
         """Return a note that the store keeps under a name."""
-        value = self._one("SELECT value FROM meta WHERE name = ?", name)
+        value = self._one(FIND_META, name)
         return None if value is None else str(value)
 
     def set_note(self, name: str, value: str) -> None:

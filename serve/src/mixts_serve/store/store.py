@@ -18,6 +18,7 @@ from mixts_serve.store import views
 from mixts_serve.store.base import (
     COUNT_SPANS,
     DEPLOYED,
+    FIND_META,
     Backend,
     Transaction,
     TransactionConflictError,
@@ -751,7 +752,7 @@ class DecisionStore:
         str or None
             None if there is none.
         """
-        return self.backend.value("SELECT value FROM meta WHERE name = ?", (name,))
+        return self.backend.value(FIND_META, (name,))
 
     def prior_body(self, version: int) -> bytes | None:
         """Return the file of a version of the prior.
