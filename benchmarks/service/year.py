@@ -1,4 +1,4 @@
-"""Does a service whose prior is refitted every week keep up with a world that changes? A year of it.
+"""A year of a service in a changing world: does a weekly refit keep up, and does it ever cost?
 
     python benchmarks/service/year.py                 # the year
     python benchmarks/service/year.py --world still   # the same without any change
@@ -11,8 +11,8 @@ without the days that its message names. On the same customers, with the same lu
 
 - an oracle, whose prior is the true mixture of the day;
 - the prior of the first day, never refitted;
-- "paused": the refitted prior of the end of the month before, so that refitted against paused is
-  what the refits of the month gained or cost;
+- "paused": the refitted prior of the end of the month before, and "in force": that of the day, both
+  with the same draws, so that their difference is what the refits of the month gained or cost;
 - the same service with a refit that checks nothing (``force=True``);
 - the item that sold best in the last 30 days, with every tenth decision at random.
 """
@@ -42,15 +42,17 @@ from mixts.extend import Array, estimate, random
 DAYS, MONTHS = 365, 12
 LIFE, ROUNDS = 3, 4
 """Days on which a customer comes, and decisions on each of them."""
-N_PAST = 500
+N_PAST = 1000
 """Customers from whom the first prior was learned: they saw items at random."""
 EVERY = 7
 """Days between refits."""
 START = datetime(2025, 1, 1, tzinfo=UTC)
 
-ORACLE, REFIT, FIXED, PAUSED = "oracle", "refit", "fixed prior", "paused"
+ORACLE, REFIT, FIXED = "oracle", "refit", "fixed prior"
+PAUSED, IN_FORCE = "paused", "in force"
 UNCHECKED, BESTSELLER = "refit without checks", "bestseller of 30 days"
-SERVICES = (ORACLE, REFIT, PAUSED, FIXED, UNCHECKED, BESTSELLER)
+SERVICES = (REFIT, UNCHECKED, ORACLE, FIXED, PAUSED, IN_FORCE, BESTSELLER)
+"""The stores come first: others take the prior that is in force."""
 
 
 def month_of(day: int) -> int:
@@ -127,9 +129,7 @@ class World:
         for _ in range(LIFE * ROUNDS):
             shown = rng.integers(len(names), size=N_PAST)
             past.update(shown, rng.random(N_PAST) < rates[customers, shown])
-        learned = mixts.learn_prior(
-            past.statistics, len(self.weights), seed=1, n_restarts=2, engine=1
-        )
+        learned = mixts.learn_prior(past.statistics, len(self.weights), seed=1, engine=1)
         return learned.replace(arm_names=names, origin=learned.origin)
 
 
@@ -231,9 +231,7 @@ class Served:
         arms = self.decider.arms().arms
         known = [arm.name for arm in arms]
         add = [name for name in self._world.names[: _last(offered) + 1] if name not in known]
-        gone = [
-            arm.name for arm in arms if not (offered[arm.index] or arm.retired) and arm.name
-        ]
+        gone = [arm.name for arm in arms if not (offered[arm.index] or arm.retired) and arm.name]
         if add or gone:
             self.decider.change_arms(add=add, retire=gone)
 
@@ -286,6 +284,33 @@ class Year:
     logs: dict[str, list[str]]
     """What the refits said."""
 
+    @property
+    def months(self) -> Array:
+        """Month of each customer's first decision, from 0."""
+        return self.born * MONTHS // DAYS
+
+    def inside(self, month: int | None) -> Array:
+        """Return which customers came first in a month; in the year, if it is None."""
+        return np.ones(len(self.born), bool) if month is None else self.months == month
+
+
+def save(years: Sequence[Year], path: Path) -> None:
+    """Save the rewards of years, for the picture."""
+    found = {
+        f"{name}/{k}": values for k, y in enumerate(years) for name, values in y.earned.items()
+    }
+    np.savez_compressed(path, born=np.stack([year.born for year in years]), **found)
+
+
+def load(path: Path) -> list[Year]:
+    """Load the rewards of years; what their refits said is not kept."""
+    with np.load(path) as found:
+        names = [name.rpartition("/")[0] for name in found if name.endswith("/0")]
+        return [
+            Year(born, {name: found[f"{name}/{k}"] for name in names}, {})
+            for k, born in enumerate(found["born"])
+        ]
+
 
 def run(world: World, n_new: int, n_days: int = DAYS, only: Sequence[str] = SERVICES) -> Year:
     """Run the services on the same customers, ``n_new`` new ones a day."""
@@ -304,6 +329,7 @@ def run(world: World, n_new: int, n_days: int = DAYS, only: Sequence[str] = SERV
         services: dict[str, Service] = {
             ORACLE: InProcess(world.truth, world),
             PAUSED: InProcess(paused, world),
+            IN_FORCE: InProcess(lambda day: served[REFIT].decider.prior, world),
             FIXED: InProcess(lambda day: first, world),
             BESTSELLER: Bestseller(world.n_items, world.seed),
             **served,
@@ -352,34 +378,35 @@ def _serve_day(
 # -- the table -----------------------------------------------------------------------------------
 
 
-def share(years: Sequence[Year], name: str, other: str, months: Sequence[int]) -> tuple[float, ...]:
-    """Return what a service earned more than another, and its standard error, in % of the oracle."""
-    gaps, best = [], []
-    for year in years:
-        inside = np.isin([month_of(day) for day in year.born.tolist()], months)
-        gaps.append((year.earned[name] - year.earned[other])[inside])
-        best.append(year.earned[ORACLE][inside])
-    found, whole = estimate(np.concatenate(gaps)), np.concatenate(best).mean()
-    return 100 * found.mean / whole, 100 * found.error / whole
+def gain(years: Sequence[Year], name: str, other: str, month: int | None) -> tuple[float, float]:
+    """Return what a service earned more than another in a month, or in the year.
+
+    It is in per cent of what the oracle earned, with its standard error.
+    """
+    inside = [year.inside(month) for year in years]
+    pairs = list(zip(years, inside, strict=True))
+    gaps = estimate(
+        np.concatenate([(year.earned[name] - year.earned[other])[some] for year, some in pairs])
+    )
+    best = np.concatenate([year.earned[ORACLE][some] for year, some in pairs]).mean()
+    return 100 * gaps.mean / best, 100 * gaps.error / best
 
 
 def table(years: Sequence[Year]) -> str:
     """Return the table by month: the oracle's reward, and the others in per cent of it."""
     rivals = [name for name in (REFIT, FIXED, UNCHECKED, BESTSELLER) if name in years[0].earned]
-    head = ["month", "oracle", *rivals, "what the month's refits gained"]
+    head = ["month", ORACLE, *rivals, "gain of the month's refits"]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    present = sorted({month_of(day) for day in years[0].born.tolist()})
-    for months in [*([m] for m in present), present]:
-        title = "year" if len(months) > 1 else f"{START.replace(month=months[0] + 1):%B}"
-        best = np.concatenate(
-            [y.earned[ORACLE][np.isin([month_of(d) for d in y.born.tolist()], months)] for y in years]
-        ).mean()
+    months = sorted(set(years[0].months.tolist()))
+    for month in [*months, None]:
+        title = "year" if month is None else f"{START.replace(month=month + 1):%B}"
+        best = np.concatenate([year.earned[ORACLE][year.inside(month)] for year in years]).mean()
         cells = [title, f"{best:.4f}"]
         for name in rivals:
-            gap, error = share(years, name, ORACLE, months)
+            gap, error = gain(years, name, ORACLE, month)
             cells.append(f"{100 + gap:.1f} ± {error:.1f} %")
-        gain, error = share(years, REFIT, PAUSED, months)
-        lines.append(f"| {' | '.join(cells)} | {gain:+.1f} ± {error:.1f} % |")
+        gap, error = gain(years, IN_FORCE, PAUSED, month)
+        lines.append(f"| {' | '.join(cells)} | {gap:+.1f} ± {error:.1f} % |")
     return "\n".join(lines)
 
 
@@ -390,6 +417,7 @@ def main() -> None:
     parser.add_argument("--years", type=int, nargs="+", default=[1], help="seeds of worlds")
     parser.add_argument("--new", type=int, default=24, help="new customers a day")
     parser.add_argument("--days", type=int, default=DAYS)
+    parser.add_argument("--save", type=Path, help="file for the picture, year.npz")
     options = parser.parse_args()
     make = World if options.world == "changes" else World.still
     started, years = time.process_time(), []
@@ -397,7 +425,10 @@ def main() -> None:
         years.append(run(make(seed), options.new, options.days))
         for name, lines in years[-1].logs.items():
             print(f"{name}, world {seed}:", *lines, sep="\n  ", flush=True)
+        print(f"world {seed} ended", flush=True)
     print(table(years))
+    if options.save is not None:
+        save(years, options.save)
     print(f"{time.process_time() - started:.0f} s of processor time")
 
 
