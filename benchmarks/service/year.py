@@ -141,8 +141,6 @@ class Cohort:
     rates: Array
     luck: Array
     """(n, decisions): an item is clicked if its rate is above this."""
-    age: int = 0
-    """Number of decisions for each of them so far."""
     earned: dict[str, Array] = field(default_factory=dict)
     """Sum of the click rates of the items that a service showed to each customer."""
 
@@ -156,10 +154,10 @@ class Service(Protocol):
     def begin(self, day: int, offered: Array) -> None:
         """Begin a day with the items that are offered."""
 
-    def act(self, cohort: Cohort) -> Array:
-        """Choose an item for each customer of a cohort."""
+    def act(self, living: Sequence[Cohort]) -> Array:
+        """Choose an item for each customer of these cohorts, (cohorts, n)."""
 
-    def learn(self, cohort: Cohort, items: Array, clicks: Array) -> None:
+    def learn(self, living: Sequence[Cohort], items: Array, clicks: Array) -> None:
         """Learn what was recorded of these decisions."""
 
 
@@ -174,18 +172,18 @@ class InProcess:
         self._day, self._offered = day, offered
         self._agents.pop(day - LIFE, None)
 
-    def act(self, cohort: Cohort) -> Array:
-        if cohort.day not in self._agents:
+    def act(self, living: Sequence[Cohort]) -> Array:
+        if self._day not in self._agents:
             prior = self._prior(self._day)
             missing = self._world.names[len(prior.arm_names or ()) :]
             prior = prior.add_arms(missing) if missing else prior
-            seed = (self._world.seed << 16) + cohort.day
-            self._agents[cohort.day] = mixts.MixIDS(prior, len(cohort.rates), seed=seed)
-        items: Array = self._agents[cohort.day].act(mask=self._offered)
-        return items
+            seed = (self._world.seed << 16) + self._day
+            self._agents[self._day] = mixts.MixIDS(prior, len(living[-1].rates), seed=seed)
+        return np.stack([self._agents[each.day].act(mask=self._offered) for each in living])
 
-    def learn(self, cohort: Cohort, items: Array, clicks: Array) -> None:
-        self._agents[cohort.day].update(items, clicks)
+    def learn(self, living: Sequence[Cohort], items: Array, clicks: Array) -> None:
+        for each, shown, clicked in zip(living, items, clicks, strict=True):
+            self._agents[each.day].update(shown, clicked)
 
 
 class Bestseller:
@@ -202,14 +200,14 @@ class Bestseller:
         self._offered, self._best = np.flatnonzero(offered), int(rate.argmax())
         self._counts.append(np.zeros((2, self._n)))
 
-    def act(self, cohort: Cohort) -> Array:
-        n = len(cohort.rates)
-        other = self._rng.choice(self._offered, size=n)
-        return np.where(self._rng.random(n) < self._explores, other, self._best)
+    def act(self, living: Sequence[Cohort]) -> Array:
+        shape = len(living), len(living[0].rates)
+        other = self._rng.choice(self._offered, size=shape)
+        return np.where(self._rng.random(shape) < self._explores, other, self._best)
 
-    def learn(self, cohort: Cohort, items: Array, clicks: Array) -> None:
-        for row, weights in zip(self._counts[-1], (None, clicks), strict=True):
-            row += np.bincount(items, weights, self._n)
+    def learn(self, living: Sequence[Cohort], items: Array, clicks: Array) -> None:
+        for row, weights in zip(self._counts[-1], (None, clicks.ravel()), strict=True):
+            row += np.bincount(items.ravel(), weights, self._n)
 
 
 class Served:
@@ -235,16 +233,16 @@ class Served:
         if add or gone:
             self.decider.change_arms(add=add, retire=gone)
 
-    def act(self, cohort: Cohort) -> Array:
-        self._seconds += 60
-        tasks = [Decide(f"{cohort.day}/{i}") for i in range(len(cohort.rates))]
+    def act(self, living: Sequence[Cohort]) -> Array:
+        self._seconds += 3600
+        tasks = [Decide(f"{each.day}/{i}") for each in living for i in range(len(each.rates))]
         made = [one for one in self.decider.decide_many(tasks) if isinstance(one, Decision)]
         self._made = [one.id for one in made]
-        return np.array([one.action for one in made])
+        return np.array([one.action for one in made]).reshape(len(living), -1)
 
-    def learn(self, cohort: Cohort, items: Array, clicks: Array) -> None:
+    def learn(self, living: Sequence[Cohort], items: Array, clicks: Array) -> None:
         self._seconds += 60
-        pairs = zip(self._made, clicks.tolist(), strict=True)
+        pairs = zip(self._made, clicks.ravel().tolist(), strict=True)
         self.decider.reward_many([Reward(id, float(click)) for id, click in pairs])
 
     def close(self) -> None:
@@ -345,7 +343,7 @@ def run(world: World, n_new: int, n_days: int = DAYS, only: Sequence[str] = SERV
             cohorts.append(living[-1])
             _serve_day(world, day, services, living)
         logs = {name: each.log for name, each in served.items()}
-    whole = [cohort for cohort in cohorts if cohort.age == LIFE * ROUNDS]
+    whole = cohorts[: n_days - LIFE + 1]
     born = np.repeat([cohort.day for cohort in whole], n_new)
     means = {
         name: np.concatenate([each.earned[name] for each in whole]) / (LIFE * ROUNDS)
@@ -358,21 +356,16 @@ def _serve_day(
     world: World, day: int, services: dict[str, Service], living: Sequence[Cohort]
 ) -> None:
     offered, is_lost = world.offered(day), world.lost[0] <= day < world.lost[1]
+    rates = np.stack([each.rates for each in living])
     for name, service in services.items():
         service.begin(day, offered)
-        for _ in range(ROUNDS):
-            for cohort in living:
-                items = service.act(cohort)
-                rate = cohort.rates[np.arange(len(items)), items]
-                past = cohort.earned.get(name, 0.0)
-                clicks = cohort.luck[:, cohort.age] < rate
-                cohort.earned[name] = past + rate
-                service.learn(cohort, items, clicks & (not is_lost))
-                cohort.age += 1
-        for cohort in living:
-            cohort.age -= ROUNDS
-    for cohort in living:
-        cohort.age += ROUNDS
+        for decision in range(ROUNDS):
+            items = service.act(living)
+            shown = np.take_along_axis(rates, items[..., None], axis=2)[..., 0]
+            luck = [each.luck[:, (day - each.day) * ROUNDS + decision] for each in living]
+            service.learn(living, items, (luck < shown) & (not is_lost))
+            for each, earned in zip(living, shown, strict=True):
+                each.earned[name] = each.earned.get(name, 0.0) + earned
 
 
 # -- the table -----------------------------------------------------------------------------------
