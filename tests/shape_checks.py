@@ -75,7 +75,7 @@ CONFIGURATION = BeartypeConf(
 CALL: Any = jaxtyping.jaxtyped("context")
 MARK = "_checked_while_tests_run"
 
-MOST_CALLS = 20
+MOST_CALLS = 4
 """How many calls of each function are looked at in one test."""
 CALLS: dict[int, int] = {}
 """How many calls the running test made; conftest.py empties this before each test."""

@@ -252,7 +252,7 @@ def days(years: int) -> None:
             n_alarms += bool(found)
             n_findings += len(found)
         print(f"{tail} days: {n_alarms} of {years} years have a false alarm, {n_findings} in all")
-    for fault, factor in (("rewards recorded as 0", 0.0), ("half of them", 0.5), ("70 %", 0.7)):
+    for fault, factor in (("rewards recorded as 0", 0.0), ("70 % lost", 0.3), ("half lost", 0.5)):
         n_found, n_days = 0, 0
         for _ in range(years):
             series = _year(rng, first, "normal", 60, factor)

@@ -20,6 +20,8 @@ FAMILIES = (
 )  # fmt: skip
 N = 500
 families = pytest.mark.parametrize("name", FAMILIES)
+SLOWER = ("student", "spend", "student full")
+"""Families whose plain decisions take long, where others notice the same."""
 
 
 def informed(name: str) -> tuple[mixts.MixTS, Any]:
@@ -45,7 +47,10 @@ def chi_square(counts: Any, expected: Any) -> float:
     return float(stats.chisquare(counts[used], expected[used] * counts.sum() / expected.sum())[1])
 
 
-@families
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n in SLOWER else n for n in FAMILIES],
+)
 def test_neutral_prices_are_plain_decisions(name: str) -> None:
     agent, offered = informed(name)
     ones, tasks = np.ones(SIZE), np.zeros(N, int)
@@ -81,7 +86,7 @@ def test_the_logged_propensity_is_that_of_the_draw(name: str) -> None:
 
 
 @families
-@pytest.mark.parametrize("floor", [0.0, 0.05])
+@pytest.mark.parametrize("floor", [pytest.param(0.0, marks=pytest.mark.slow), 0.05])
 def test_the_logged_inclusion_is_that_of_the_ranking(name: str, floor: float) -> None:
     agent, offered = informed(name)
     costs = np.random.default_rng(4).uniform(0.0, 0.2, SIZE)

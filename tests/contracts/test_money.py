@@ -124,14 +124,16 @@ def test_logged_probabilities_are_those_of_the_decisions(case: AgentCase) -> Non
 
 
 @offered_cases
-def test_a_floor_of_rankings(case: AgentCase) -> None:
+@pytest.mark.parametrize("of", ["each", "all"])
+def test_a_floor_of_rankings(case: AgentCase, of: str) -> None:
+    """A floor of each action, or the same as a share of all decisions."""
     agent, rng = case.build(1), np.random.default_rng(5)
     case.play(agent, 4)
     offered, n, k, floor = case.offer(rng), 750, 2, 0.1
     mask = np.arange(case.n_actions) != 0
-    shown, logged, _ = agent.act_with_probabilities(
-        offered, np.zeros(n, int), mask, floor, top=k, **prices(case, rng)
-    )
+    asked = agent.offer(offered, np.zeros(n, int), mask, top=k, **prices(case, rng))
+    limits = {"floor": floor} if of == "each" else {"explore": float(floor * mask.sum())}
+    shown, logged, _ = agent.decide(asked._replace(**limits))
     assert np.all(logged[:, 1:] >= k * floor - 1e-12)
     assert np.all(logged[:, 0] == 0)
     np.testing.assert_allclose(logged.sum(axis=1), k)

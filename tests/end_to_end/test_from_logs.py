@@ -23,6 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_three_commands_lead_from_clicks_to_an_agent(folder: Path, tmp_path: Path) -> None:
     (commands,) = page_blocks(PAGE, "sh")
     assert len(commands.splitlines()) == 3

@@ -14,8 +14,11 @@ from tests.programs import CORE
 from tests.requirements import require
 
 GALLERY = Path(__file__).parents[2] / "examples" / "gallery"
-SLOW = ("features", "households", "late_feedback", "refits", "revenue", "route_models")
-"""The longer examples; `make test` runs the others, each in a few seconds."""
+SLOW = (
+    "clicks", "features", "frozen_lake", "households", "late_feedback", "new_items", "refits",
+    "revenue", "riverswim", "route_models",
+)  # fmt: skip
+"""The longer examples; `make test` runs the others, each in less than a second."""
 
 RUN = """
 import contextlib, io, json, runpy, sys, traceback

@@ -46,6 +46,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any
     return [[output.get("data", output) for output in cell.outputs] for cell in book.cells]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of the client and its sockets
 def test_a_notebook_shows_tables_bars_and_figures(outputs: list[list[dict[str, Any]]]) -> None:
     (prior,), (belief,), (bar, results), (figure,), (own,), (again,) = outputs

@@ -94,7 +94,7 @@ def exact_inclusion(kind: str, parameters: Any, k: int) -> Any:
 
 
 @kinds
-@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.slow), 2, 3])
 def test_inclusion_is_that_of_scipy(kind: str, k: int) -> None:
     """Estimates of few draws are unbiased, and their standard errors are right."""
     n = 3000

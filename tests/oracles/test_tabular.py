@@ -237,7 +237,7 @@ def assert_long_evidence_agrees(problem: Problem, road: str) -> None:
 
 
 @roads
-@pytest.mark.parametrize("strength", [1e-8, 30.0, 1e6])
+@pytest.mark.parametrize("strength", [pytest.param(1e-8, marks=pytest.mark.slow), 30.0, 1e6])
 def test_twelve_thousand_steps(road: str, strength: float) -> None:
     assert_long_evidence_agrees(long_problem(strength, 600), road)
 

@@ -24,7 +24,12 @@ def draw(problem: Any, out: Any, n: int, rng: np.random.Generator) -> tuple[Any,
 
 @pytest.mark.parametrize(
     ("d", "deviation", "rate", "n"),
-    [(1, 3.0, 0.06, 20), (3, 1.0, 0.06, 40), (3, 3.0, 0.5, 10), (8, 1.0, 0.2, 5)],
+    [
+        (1, 3.0, 0.06, 20),
+        (3, 3.0, 0.5, 10),
+        pytest.param(3, 1.0, 0.06, 40, marks=pytest.mark.slow),
+        pytest.param(8, 1.0, 0.2, 5, marks=pytest.mark.slow),
+    ],
 )
 def test_ranks_of_true_parameters_are_uniform(
     d: int, deviation: float, rate: float, n: int
@@ -53,19 +58,26 @@ def test_ranks_of_true_parameters_are_uniform(
     assert np.mean(moves) > 0.6
 
 
-def test_draws_have_the_moments_of_the_posterior() -> None:
+@pytest.mark.parametrize(
+    ("deviation", "n", "kind"),
+    [
+        (3.0, 100, "silent"),
+        pytest.param(1.0, 100, "random", marks=pytest.mark.slow),
+        pytest.param(3.0, 30, "separable", marks=pytest.mark.slow),
+    ],
+)
+def test_draws_have_the_moments_of_the_posterior(deviation: float, n: int, kind: str) -> None:
     rng = np.random.default_rng(2)
-    for deviation, n, kind in ((1.0, 100, "random"), (3.0, 100, "silent"), (3.0, 30, "separable")):
-        problem = references.draw_problem(np.random.default_rng(n), 2, deviation, 0.06, n, kind)
-        exact = references.grid(problem, 161)
-        design = references.make_design(problem.mean[None], problem.root[None])
-        out = references.condition(problem, design)
-        theta, _ = draw(problem, out, 100_000, rng)
-        scale = np.sqrt(np.diag(exact.covariance))
-        # 100,000 independent draws have errors of 0.003 deviations. Four moves leave little of the
-        # fixed points' error, which is at most 0.03 here.
-        assert np.all(np.abs(theta.mean(axis=0) - exact.mean) < 0.02 * scale)
-        assert np.all(np.abs(theta.std(axis=0) / scale - 1.0) < 0.02)
+    problem = references.draw_problem(np.random.default_rng(n), 2, deviation, 0.06, n, kind)
+    exact = references.grid(problem, 161)
+    design = references.make_design(problem.mean[None], problem.root[None])
+    out = references.condition(problem, design)
+    theta, _ = draw(problem, out, 100_000, rng)
+    scale = np.sqrt(np.diag(exact.covariance))
+    # 100,000 independent draws have errors of 0.003 deviations. Four moves leave little of the
+    # fixed points' error, which is at most 0.03 here.
+    assert np.all(np.abs(theta.mean(axis=0) - exact.mean) < 0.02 * scale)
+    assert np.all(np.abs(theta.std(axis=0) / scale - 1.0) < 0.02)
 
 
 def test_draws_are_continuous_and_depend_on_their_random_numbers_only() -> None:

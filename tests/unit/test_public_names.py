@@ -117,7 +117,7 @@ SIGNATURES = {
     "MixturePrior.to_bytes": "(self)",
     "mixts_serve.Decider": "(prior, store)",
     "mixts_serve.Decider.decide": "(self, task, actions=None, mask=None, key=None)",
-    "mixts_serve.Decider.reward": "(self, decision_id, value)",
+    "mixts_serve.Decider.reward": "(self, decision_id, value=None, metrics=None)",
     "mixts_serve.Decider.upload_prior": "(self, prior)",
     "mixts_serve.Decider.activate_prior": "(self, version)",
     "mixts_serve.DecisionStore": "(path_or_url)",

@@ -16,7 +16,14 @@ import mixts
 from mixts import errors
 from mixts._random import stream
 from mixts._typing import Array, ArrayLike, Float
+from tests import shape_checks
 from tests.shape_checks import CheckedModule, checked
+
+
+@pytest.fixture(autouse=True)
+def every_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests make more calls of a function than other tests would look at."""
+    monkeypatch.setattr(shape_checks, "MOST_CALLS", 100)
 
 
 def test_every_module_is_checked_but_the_core() -> None:

@@ -298,6 +298,7 @@ def test_a_scheduler_that_goes_away_is_an_error_not_a_wait(threads: Any) -> None
 # -- the end of the cluster -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_job_that_kills_its_workers_is_an_error_and_what_is_shared_outlives_them(
     engine: DaskEngine,
 ) -> None:

@@ -12,7 +12,7 @@ from mixts_serve._version import __version__ as __version__
 if TYPE_CHECKING:
     from mixts_serve.client import AsyncClient, Client
     from mixts_serve.decider import Decider
-    from mixts_serve.records import Decide, Decision, Receipt, Reward, TaskState
+    from mixts_serve.records import Decide, Decision, Erased, Receipt, Reward, TaskState
     from mixts_serve.refits import Refit, refit
     from mixts_serve.store import DecisionStore
 
@@ -23,6 +23,7 @@ __all__ = [
     "Decider",
     "Decision",
     "DecisionStore",
+    "Erased",
     "Receipt",
     "Refit",
     "Reward",

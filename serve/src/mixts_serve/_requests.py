@@ -6,6 +6,7 @@ outcome, and returns the result. The two clients differ only in how they perform
 
 from __future__ import annotations
 
+import logging
 import random
 import re
 import time
@@ -19,21 +20,25 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import numpy as np
 
-from mixts import errors
+from mixts import MixturePrior, errors
 from mixts.extend import Array, checks
 from mixts_serve.calls import Value
+from mixts_serve.fallback import Fallback, FallbackLike
 from mixts_serve.http.refusals import RESPONSES
 from mixts_serve.offers import has_names, is_named, plain_actions
 from mixts_serve.records import (
     Activate,
     Decide,
     Decision,
+    MadeDecision,
     Operation,
     Receipt,
     Reward,
     checked_name,
     checked_outcome,
 )
+
+log = logging.getLogger("mixts_serve")
 
 MAX_ITEMS, MAX_BYTES = 1_000, 1_000_000
 """Size of one request of a batch; services accept it by default."""
@@ -42,12 +47,20 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 """Longest pause before the first retry, which doubles at each retry up to the second number."""
 
 PATHS: dict[type, str] = {
-    Decide: "/v1/decide", Reward: "/v1/reward", Activate: "/v1/activate",
+    Decide: "/v1/decide", MadeDecision: "/v1/decisions", Reward: "/v1/reward",
+    Activate: "/v1/activate",
 }  # fmt: skip
 """Where operations are sent; batches of them, to the same address with ``:batch``."""
 
 RETRIED = frozenset({429, 503})
 """Responses that ask to try again later; all others are final."""
+
+GATEWAY = frozenset({502, 504})
+"""Responses of a proxy whose service is away."""
+
+FIRST_REST, LONGEST_REST = 0.25, 8.0
+"""Longest pause before a client with a fallback asks again whether the service is back; it doubles,
+up to the second number, until a decision comes in time."""
 
 MAX_QUOTED = 200
 """Characters of an unreadable response in an error message."""
@@ -63,6 +76,8 @@ class Request(NamedTuple):
     path: str
     body: bytes | None
     timeout: float
+    within: float | None = None
+    """Seconds for the whole request, names and all; httpx's timeout is for each read."""
 
 
 Steps = Generator[Request | float, Any, Value]
@@ -91,6 +106,14 @@ class ServiceError(errors.MixtsError):
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what pickle needs to make the error again."""
         return type(self), (str(self), self.status, self.code)
+
+
+class _AwayError(Exception):
+    """No final answer came, for this reason."""
+
+    def __init__(self, error: errors.MixtsError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 _ERRORS_BY_CODE: dict[str, type[errors.MixtsError]] = {
@@ -164,7 +187,9 @@ def _checked_decide(request: Decide) -> Decide:
         if mask.dtype != bool:
             raise errors.MaskError(f"mask must be a list of true and false, got type {mask.dtype}")
         mask = mask.tolist()
-    key = uuid.uuid4().hex if request.key is None else request.key
+    key = request.key
+    if key is None and not isinstance(request, MadeDecision):  # that has an id
+        key = uuid.uuid4().hex
     values, costs = (_checked_amounts(getattr(request, name), name) for name in ("values", "costs"))
     return msgspec.structs.replace(
         request, actions=actions, mask=mask, key=key, values=values, costs=costs
@@ -226,6 +251,11 @@ def _decode(response: Any) -> Any:
     raise _error(content.get("error") if isinstance(content, dict) else None, status)
 
 
+def prior_of(content: Any) -> MixturePrior:
+    """Return the prior whose file, in JSON, was downloaded."""
+    return MixturePrior.from_bytes(msgspec.json.encode(content), "the prior")
+
+
 def _convert(content: Any, kind: type[Value]) -> Value:
     """Return decoded JSON as a record; ignore fields that a newer service may have added."""
     try:
@@ -260,17 +290,21 @@ class Requests(ABC):
         retries: int = 4,
         deadline: float = 30.0,
         transport: Any = None,
+        fallback: FallbackLike | None = None,
+        patience: float = 0.04,
     ) -> None:
         self.url = _checked_url(url)
         if token is not None and not _TOKEN.fullmatch(token):
             raise errors.ParameterError(
                 "token must be letters, digits and -._~+/ (is there a space or a line break in it?)"
             )
-        if not (timeout > 0 and deadline > 0 and retries >= 0):
+        if not (timeout > 0 and deadline > 0 and patience > 0 and retries >= 0):
             raise errors.ParameterError(
-                "timeout and deadline must be above 0 seconds and retries at least 0, got "
-                f"{timeout}, {deadline} and {retries}"
+                "timeout, deadline and patience must be above 0 seconds and retries at least 0, "
+                f"got {timeout}, {deadline}, {patience} and {retries}"
             )
+        self._fallback = None if fallback is None else Fallback(fallback, _encode)
+        self._patience, self._pause = patience, FIRST_REST
         self._timeout, self._retries, self._deadline = timeout, retries, deadline
         headers = {"Content-Type": "application/json"}
         if token is not None:
@@ -289,7 +323,21 @@ class Requests(ABC):
     def _run(self, steps: Steps[Any]) -> Any:
         """Perform the steps of a call; return its value or, with asyncio, an awaitable of it."""
 
+    @abstractmethod
+    def _begin_return(self) -> None:
+        """Do in the background what ``_return`` says, until it is done."""
+
+    @property
+    def n_queued(self) -> int:
+        """Number of decisions and rewards that wait until the service is back."""
+        return 0 if self._fallback is None else self._fallback.n_queued
+
     def _one(self, operation: Operation, kind: type) -> Any:
+        fallback = self._fallback
+        if fallback is not None and isinstance(operation, Decide):
+            return self._run(self._decide_or_fall_back(operation, fallback))
+        if fallback is not None and isinstance(operation, Reward):
+            return self._run(self._reward_or_keep(operation, fallback))
         return self._run(self._send_one(operation, kind))
 
     def _many(self, operations: Sequence[Any], kind: type) -> Any:
@@ -351,6 +399,85 @@ class Requests(ABC):
         body = _encode(operation)
         return _convert((yield from self._send("POST", PATHS[type(operation)], body)), kind)
 
+    # -- while the service is away ------------------------------------------------------------
+
+    def _try_once(self, operation: Operation, kind: type[Value]) -> Steps[Value]:
+        """Send an operation once; raise ``_AwayError`` if no final answer comes soon."""
+        body, seconds = _encode(operation), self._patience
+        outcome = yield Request("POST", PATHS[type(operation)], body, seconds, seconds)
+        if isinstance(outcome, Exception) or outcome.status_code in RETRIED | GATEWAY:
+            raise _AwayError(self._failure(outcome)[0])
+        return _convert(_decode(outcome), kind)
+
+    def _decide_or_fall_back(self, request: Decide, fallback: Fallback) -> Steps[Decision]:
+        if fallback.is_away:
+            error = self._still_away()
+        else:
+            try:
+                decision = yield from self._try_once(request, Decision)
+                self._pause = FIRST_REST
+                if fallback.note(decision):
+                    self._begin_return()
+                return decision
+            except _AwayError as found:
+                error, fallback.is_away = found.error, True
+        try:
+            return fallback.decide(request, error)
+        finally:
+            self._begin_return()
+
+    def _reward_or_keep(self, reward: Reward, fallback: Fallback) -> Steps[Receipt]:
+        if fallback.must_keep(reward):
+            error = self._still_away()
+        else:
+            try:
+                return (yield from self._try_once(reward, Receipt))
+            except _AwayError as found:
+                error, fallback.is_away = found.error, True
+        try:
+            return fallback.keep(_checked_reward(reward), error)
+        finally:
+            self._begin_return()
+
+    def _still_away(self) -> errors.MixtsError:
+        return errors.StoreUnavailableError(f"the service at {self.url} is away")
+
+    def _return(self, fallback: Fallback) -> Steps[None]:
+        """If the service is back, send what was kept and fetch its prior; else wait for a while."""
+        try:
+            if fallback.is_away:
+                if not (yield from self._is_ready()):
+                    raise self._still_away()
+                fallback.is_away = False
+            yield from self._send_kept(fallback)
+            yield from self._fetch_wanted(fallback)
+        except errors.MixtsError as error:
+            if not isinstance(error, errors.StoreUnavailableError | errors.OverloadedError):
+                log.error("what was kept for the service cannot be sent: %s", error)
+            self._pause = min(2 * self._pause, LONGEST_REST)
+            yield random.uniform(0.5, 1.0) * self._pause
+
+    def _send_kept(self, fallback: Fallback) -> Steps[None]:
+        while part := fallback.next_part():
+            is_decision = part[0].decision is not None
+            kind = MadeDecision if is_decision else Reward
+            results = yield from self._send_part([kept.body for kept in part], kind)
+            if not fallback.settle(part, results):
+                raise self._still_away()
+
+    def _fetch_wanted(self, fallback: Fallback) -> Steps[None]:
+        version = fallback.wanted
+        if version is None:
+            return
+        try:
+            content = yield from self._send("GET", f"/v1/priors/{version}")
+            fallback.learn(prior_of(content), version)
+        except (ServiceError, errors.FormatError, errors.ParameterError) as error:
+            log.error("version %d of the prior cannot be fetched: %s", version, error)
+            fallback.learn(None, version)
+
+    # -- batches ------------------------------------------------------------------------------
+
     def _is_ready(self) -> Steps[bool]:
         outcome = yield Request("GET", "/readyz", None, self._timeout)
         return not isinstance(outcome, Exception) and bool(outcome.is_success)
@@ -369,7 +496,7 @@ class Requests(ABC):
                 return results + [error if isinstance(item, bytes) else item for item in unsent]
         return results
 
-    def _send_part(self, part: list[bytes | errors.MixtsError], kind: type) -> Steps[list[Any]]:
+    def _send_part(self, part: Sequence[bytes | errors.MixtsError], kind: type) -> Steps[list[Any]]:
         encoded = [item for item in part if isinstance(item, bytes)]
         content = []
         if encoded:
@@ -378,7 +505,7 @@ class Requests(ABC):
         if not isinstance(content, list) or len(content) != len(encoded):
             got = len(content) if isinstance(content, list) else type(content).__name__
             raise ServiceError(f"expected {len(encoded)} results from the service, got {got}", 200)
-        result = Decision if kind is Decide else Receipt
+        result = Decision if kind in (Decide, MadeDecision) else Receipt
         results = iter([_convert_item(item, result) for item in content])
         return [next(results) if isinstance(item, bytes) else item for item in part]
 

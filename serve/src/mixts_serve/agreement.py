@@ -393,7 +393,7 @@ class PriorWatch(Periodic):
     def _replay(self, prior: MixturePrior, task: int, wanted: set[int]) -> Iterator[Bet]:
         """Replay a task; yield bets on the wanted decisions before the task learns from them."""
         family, start = prior.family, 0
-        statistics = family.empty_statistics(1)
+        statistics = family.empty_statistics(0).decode([self._base(task)])
         decisions, actions, values = self._history(prior, task)
         for place in (i for i, seq in enumerate(decisions) if seq in wanted):
             if place > start:
@@ -409,6 +409,11 @@ class PriorWatch(Periodic):
             if math.isfinite(bet.mean):
                 yield bet
 
+    def _base(self, task: int) -> bytes:
+        """Return the statistics that the archived rewards of a task gave."""
+        sql = "SELECT statistics FROM bases WHERE task = ?"
+        return bytes(self._store.backend.value(sql, (task,)) or b"")
+
     def _history(self, prior: MixturePrior, task: int) -> tuple[list[int], Array, Array]:
         """Return decisions, actions and rewards of a task in the order in which they became final.
 
@@ -416,6 +421,8 @@ class PriorWatch(Periodic):
         """
         backend, n_arms = self._store.backend, prior.family.n_arms
         rows = backend.read(_HISTORY, (task, FIRST_DECISIONS))
+        if not rows:  # the task was erased
+            return [], np.empty(0), np.empty(0)
         if n_arms is not None:
             # Arms that a later version added are unknown to this one.
             rows = [row for row in rows if row.action < n_arms]

@@ -19,11 +19,20 @@ from mixts import Belief, MixturePrior, errors
 from mixts.agents import BeliefAgent, Offer
 from mixts.extend import Array, Float
 from mixts.families import Statistics
-from mixts_serve.offers import Asked, Ids, checked_request, request_digest
+from mixts_serve.offers import (
+    Asked,
+    Ids,
+    checked_made,
+    checked_request,
+    made_choice,
+    made_id,
+    request_digest,
+)
 from mixts_serve.records import (
     Decide,
     Decision,
     LoggedDecision,
+    MadeDecision,
     Operation,
     Result,
     Shown,
@@ -54,6 +63,24 @@ Group = dict[int, Asked]
 
 _FOREVER = 2**61
 """A window longer than any time, in microseconds."""
+
+
+FALLBACK = "fallback"
+"""Policy of decisions that clients made while the service was away."""
+
+_REPORT_US = 60_000_000
+"""Time for the reward of a decision that was made elsewhere, however late that is logged."""
+
+
+class Stamp(NamedTuple):
+    """What a row says of the making of its decision."""
+
+    id: bytes
+    at: int
+    due: int | None
+    """End of the reward window."""
+    digest: bytes | None
+    """Digest of the request, if it has a key."""
 
 
 class RequestChoice(NamedTuple):
@@ -129,7 +156,11 @@ class Batch:
         # Search after locking: other writers need the same locks to use these keys or decisions.
         answered = self._transaction.find_keys(keys) if keys else {}
         self._outcomes.perform(tasks)
+        made = {place: one for place, one in asked.items() if isinstance(one.request, MadeDecision)}
+        asked = {place: one for place, one in asked.items() if place not in made}
         self._changes.decisions = self._decide(_without_repeats(asked, answered), tasks)
+        taken_keys = {*answered, *((one.request.task, one.request.key) for one in asked.values())}
+        self._changes.decisions += self._log_made(made, taken_keys, tasks)
         self._changes.tasks = tasks.changed()
         if self._changes.tasks:
             self._transaction.add(self._changes, self._now)
@@ -146,7 +177,8 @@ class Batch:
                 task = checked_name(operation.task, "task")
                 if operation.key is not None:
                     keys.append((task, checked_name(operation.key, "key")))
-                    self._digests[place] = request_digest(operation)
+                    if not isinstance(operation, MadeDecision):
+                        self._digests[place] = request_digest(operation)
                 asked[place] = self._checked(operation)
             except errors.MixtsError as error:
                 self._results[place] = error
@@ -154,6 +186,8 @@ class Batch:
 
     def _checked(self, request: Decide) -> Asked:
         """Return a checked request; most ask for any arm, and all of these offer the same."""
+        if isinstance(request, MadeDecision):
+            return checked_made(request, self._active.prior, self._now)
         if not request.is_plain:
             return checked_request(request, self._active.prior, self._rules.policy)
         if self._plain is None:
@@ -319,17 +353,17 @@ class Batch:
     ) -> list[LoggedDecision]:
         """Return a row for each action that is shown; without ``top``, for the one action."""
         (request, offer, _), law, rules = one, choice.probabilities, self._rules
-        due = None if request.defer else rules.due(self._now)
-        action_set, first = self._action_set(one), new_id(self._now)
+        action_set, stamp = self._action_set(one), self._stamp(place, request)
+        first, due = stamp.id, stamp.due
         entry, made = tasks.touch(request.task), []
         entry.latent, entry.certainty = choice.kind
         entry.version, entry.last_at = decided.prior.version, self._now
         for position, action in enumerate(choice.shown):
             row = LoggedDecision(
                 seq=0, activated_at=None, id=new_id(self._now) if position else first,
-                task=entry.number, at=self._now, version=decided.prior.version, action=action,
+                task=entry.number, at=stamp.at, version=decided.prior.version, action=action,
                 propensity=float(law[action]), weights=pack(choice.weights),
-                request=self._digests.get(place), action_set=action_set,
+                request=stamp.digest, action_set=action_set,
                 policy=decided.policy, side=decided.side, deferred=int(request.defer), due=due,
                 default_reward=None if due is None else rules.default_reward,
                 slate=None if offer.top is None else first, position=position,
@@ -339,6 +373,65 @@ class Batch:
             self._changes.count(row, entry, decisions=1, deferred=row.deferred)
             made.append(row)
         return made
+
+    def _stamp(self, place: int, request: Decide) -> Stamp:
+        """Return what a row says of the making of its decision, here and now or elsewhere."""
+        rules, now = self._rules, self._now
+        if not isinstance(request, MadeDecision):
+            due, digest = None if request.defer else rules.due(now), self._digests.get(place)
+            return Stamp(new_id(now), now, due, digest)
+        id, at = made_id(request.id)
+        due = rules.due(at)
+        # Its reward can come only after it: a window must not have ended before.
+        due = None if due is None else max(due, now + _REPORT_US)
+        digest = None if request.key is None else request_digest(request)
+        return Stamp(id, at, due, digest)
+
+    def _log_made(
+        self, asked: Group, taken_keys: set[tuple[str, str | None]], tasks: LockedTasks
+    ) -> list[LoggedDecision]:
+        """Return the rows of decisions that were made elsewhere, and set their results.
+
+        One that is in the log is returned as it is there. If its key has another decision by now,
+        it is logged without the key.
+        """
+        prior = self._active.prior
+        asked = self._computable(asked, tasks, prior) if asked else asked
+        if not asked:
+            return []
+        ids = [self._stamp(place, one.request).id for place, one in asked.items()]
+        known = dict(self._transaction.find_decisions(ids))
+        row_of, statistics = _rows(asked.values(), tasks)
+        agent = self._rules.policy.resume(prior, statistics, self._rng)
+        weights = agent.belief.weights
+        decided = Decided("", FALLBACK, self._active, agent, agent.belief, uses_waiting=False)
+        kinds = likeliest_kinds(prior, weights)
+        new: list[LoggedDecision] = []
+        for (place, one), id in zip(asked.items(), ids, strict=True):
+            if id in known:
+                self._results[place] = self._known_result(one, known[id], tasks)
+                continue
+            key = one.request.task, one.request.key
+            if key in taken_keys:
+                one = one._replace(request=replace(one.request, key=None))
+            taken_keys.add(key)
+            action, law = made_choice(one, prior)
+            row = row_of[one.request.task]
+            choice = RequestChoice([action], law, weights[row], kinds[row], True)
+            new += (made := self._log_group(decided, {place: one}, [choice], tasks))
+            known |= {each.id: each for each in made}
+        return new
+
+    def _known_result(self, one: Asked, logged: LoggedDecision, tasks: LockedTasks) -> Result:
+        """Return the decision that the log has for an id, or an error if it is another one."""
+        action, _ = made_choice(one, self._active.prior)
+        request = one.request
+        if (logged.task, logged.action) != (tasks.number(request.task), action):
+            return errors.ConflictError(
+                f"decision {logged.id.hex()} is in the log with another task or another action"
+            )
+        prior = self._load(logged.version)
+        return _response([logged], request.task, prior, one.ids, repeated=True)
 
     def _action_set(self, one: Asked) -> int | None:
         """Store the request's action set if it is new, and return its number."""
@@ -426,7 +519,7 @@ def _choose(
     if silent is not None:
         offer = offer._replace(waiting=decided.belief.checked_waiting(*silent))
     if decided.side == CONTROL:  # nothing but the baseline decides
-        offer = offer._replace(floor=0.0, new_share=None)
+        offer = offer._replace(explore=0.0, new_share=None)
     choice = decided.agent.decide(offer)
     shown, weights = choice.actions.reshape(len(rows), -1), decided.belief.working_weights(rows)
     of_shown = np.take_along_axis(choice.probabilities, shown, axis=1)

@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import time
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Concatenate, ParamSpec, Self, cast
 
 import msgspec
 
 from mixts import MixturePrior
 from mixts.extend import checks, files
-from mixts_serve._requests import Request, Requests, ServiceError, Steps, segment
+from mixts_serve._requests import Request, Requests, ServiceError, Steps, prior_of, segment
 from mixts_serve.calls import Calls, Value
-from mixts_serve.records import Activation, PriorVersion, TaskState
+from mixts_serve.fallback import Fallback, Queued
+from mixts_serve.records import Activation, Erased, PriorVersion, TaskState
 from mixts_serve.versions import ArmChanges, ArmList
 
-__all__ = ["AsyncClient", "Client", "ServiceError"]
+__all__ = ["AsyncClient", "Client", "Queued", "ServiceError"]
+
+MOST_THREADS = 32
+"""Requests of a client with a fallback that may be under way at the same time."""
 
 Arguments = ParamSpec("Arguments")
 
@@ -45,6 +51,28 @@ class Client(Requests, Calls):
         Seconds for a call with all its attempts.
     transport : optional
         Transport of httpx, for certificates and proxies of your own.
+    fallback : MixturePrior, Path, "last", str or int, optional
+        How ``decide`` decides while the service is away, in this process: by the prior, or the file
+        of a prior, as for a task without rewards, with the highest expected reward; by the prior
+        of the service that this client fetched last; or an arm, by name or by index. Without it,
+        the call waits and then raises an error.
+    patience : float
+        With a fallback: seconds after which ``decide`` and ``reward`` wait no longer.
+
+    Notes
+    -----
+    With a fallback, a call is tried once. If the service does not answer, or refuses it as busy,
+    the client decides (``decision.policy`` is "fallback"; the digits 13 to 20 of its id are
+    ``fa11bacc``), and goes on to decide at once until a thread, or for ``AsyncClient`` a task, has
+    found that the service is ready. ``prior_version`` is 0 for a prior of yours and for an arm,
+    ``action`` is -1 for an arm whose index is not known. Such decisions, and rewards, which get a
+    ``Queued`` receipt, wait in memory (``n_queued``), at most 64 MiB of them. The thread sends them
+    to the service, which logs each decision once. **If the process ends before, they are lost**;
+    ``close`` tries once more to send them.
+
+    A service that was only slow may have made a decision as well: it is in its log, without a
+    reward. A decision with ``top`` or ``defer``, or whose mask a fixed arm cannot be found in, is
+    refused with ``StoreUnavailableError``; ``decide_many`` and all other calls know no fallback.
 
     Examples
     --------
@@ -62,6 +90,9 @@ class Client(Requests, Calls):
     """
 
     def _open(self, **options: Any) -> Any:
+        self._closed = threading.Event()
+        self._threads: ThreadPoolExecutor | None = None
+        self._returning: threading.Thread | None = None
         return self._httpx.Client(**options)
 
     def __enter__(self) -> Self:
@@ -71,7 +102,16 @@ class Client(Requests, Calls):
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; with a fallback, first try once more to send what was kept."""
+        self._closed.set()
+        fallback = self._fallback
+        if self._returning is not None:
+            self._returning.join(self._timeout)
+        if fallback is not None and fallback.n_queued:
+            self._run(self._return(fallback))
+            fallback.warn_if_lost()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
         self._http.close()
 
     def task(self, name: str) -> TaskState:
@@ -88,6 +128,22 @@ class Client(Requests, Calls):
             Numbers of decisions and rewards, weights of the components, and mean rewards.
         """
         return self._call("GET", f"/v1/tasks/{segment(name)}", TaskState)
+
+    def erase(self, task: str) -> Erased:
+        """Erase a task with everything about it; what comes under its name later is a new task.
+
+        Parameters
+        ----------
+        task : str
+            The task's name; one that the store does not know changes nothing.
+
+        Returns
+        -------
+        Erased
+            Whether the task was known, and how many decisions it had. A call that was repeated
+            because its response was lost counts the task as unknown.
+        """
+        return self._call("DELETE", f"/v1/tasks/{segment(task)}", Erased)
 
     def priors(self) -> list[PriorVersion]:
         """Return all versions of the prior.
@@ -183,6 +239,22 @@ class Client(Requests, Calls):
         """
         return self._run(self._is_ready())
 
+    def download_prior(self, version: int) -> MixturePrior:
+        """Return a version of the prior.
+
+        Parameters
+        ----------
+        version : int
+            A version that ``priors`` lists.
+
+        Returns
+        -------
+        MixturePrior
+            The prior, as it was uploaded.
+        """
+        path = f"/v1/priors/{checks.count(version, 'version')}"
+        return self._call("GET", path, dict[str, Any], None, prior_of)
+
     def _run(self, steps: Steps[Value]) -> Value:
         outcome: Any = None
         while True:
@@ -196,14 +268,46 @@ class Client(Requests, Calls):
         if not isinstance(step, Request):
             self._wait(step)
             return None
-        method, path, body, timeout = step
+        if step.within is None:
+            return self._request(step)
+        try:
+            return self._pool().submit(self._request, step).result(step.within)
+        except TimeoutError:
+            return self._httpx.ReadTimeout(f"not within {step.within:g} s")
+
+    def _request(self, step: Request) -> Any:
+        method, path, body, timeout, _ = step
         try:
             return self._http.request(method, path, content=body, timeout=timeout)
         except self._httpx.TransportError as error:
             return error
 
+    def _pool(self) -> ThreadPoolExecutor:
+        """Return the threads of requests that the caller may leave before they end."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(MOST_THREADS, "mixts-client")
+        return self._threads
+
+    def _begin_return(self) -> None:
+        fallback = self._fallback
+        assert fallback is not None
+        with fallback.lock:
+            if self._returning is None and not self._closed.is_set():
+                self._returning = threading.Thread(
+                    target=self._until_idle, args=(fallback,), name="mixts-return", daemon=True
+                )
+                self._returning.start()
+
+    def _until_idle(self, fallback: Fallback) -> None:
+        while not self._closed.is_set():
+            self._run(self._return(fallback))
+            with fallback.lock:
+                if fallback.is_idle:
+                    self._returning = None
+                    return
+
     def _wait(self, seconds: float) -> None:
-        time.sleep(seconds)
+        self._closed.wait(seconds)
 
 
 def _awaited(
@@ -221,7 +325,7 @@ class AsyncClient(Requests):
 
     Parameters
     ----------
-    url, token, timeout, retries, deadline, transport
+    url, token, timeout, retries, deadline, transport, fallback, patience
         As for ``Client``.
 
     Examples
@@ -247,6 +351,7 @@ class AsyncClient(Requests):
     """
 
     def _open(self, **options: Any) -> Any:
+        self._returning: asyncio.Task[None] | None = None
         return self._httpx.AsyncClient(**options)
 
     async def __aenter__(self) -> Self:
@@ -256,7 +361,15 @@ class AsyncClient(Requests):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; with a fallback, first try once more to send what was kept."""
+        fallback = self._fallback
+        if self._returning is not None:
+            self._returning.cancel()
+            await asyncio.gather(self._returning, return_exceptions=True)
+        if fallback is not None and fallback.n_queued:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._run(self._return(fallback)), self._timeout)
+            fallback.warn_if_lost()
         await self._http.aclose()
 
     decide = _awaited(Client.decide)
@@ -266,11 +379,13 @@ class AsyncClient(Requests):
     reward_many = _awaited(Client.reward_many)
     activate_many = _awaited(Client.activate_many)
     task = _awaited(Client.task)
+    erase = _awaited(Client.erase)
     priors = _awaited(Client.priors)
     upload_prior = _awaited(Client.upload_prior)
     activate_prior = _awaited(Client.activate_prior)
     arms = _awaited(Client.arms)
     change_arms = _awaited(Client.change_arms)
+    download_prior = _awaited(Client.download_prior)
     ready = _awaited(Client.ready)
 
     async def _run(self, steps: Steps[Value]) -> Value:
@@ -286,11 +401,28 @@ class AsyncClient(Requests):
         if not isinstance(step, Request):
             await self._wait(step)
             return None
-        method, path, body, timeout = step
+        try:
+            return await asyncio.wait_for(self._request(step), step.within)
+        except TimeoutError:
+            return self._httpx.ReadTimeout(f"not within {step.within:g} s")
+
+    async def _request(self, step: Request) -> Any:
+        method, path, body, timeout, _ = step
         try:
             return await self._http.request(method, path, content=body, timeout=timeout)
         except self._httpx.TransportError as error:
             return error
+
+    def _begin_return(self) -> None:
+        fallback, task = self._fallback, self._returning
+        assert fallback is not None
+        # The loop of an earlier ``asyncio.run`` may have ended, and the task with it.
+        if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
+            self._returning = asyncio.create_task(self._until_idle(fallback))
+
+    async def _until_idle(self, fallback: Fallback) -> None:
+        while not fallback.is_idle:
+            await self._run(self._return(fallback))
 
     async def _wait(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from mixts import Belief, MixturePrior, errors
 from mixts.extend import Seed, checks, random
@@ -18,6 +19,7 @@ from mixts_serve.calls import Calls, Value
 from mixts_serve.periodic import WindowCloser, silence_warning
 from mixts_serve.records import (
     ActionPosteriors,
+    Erased,
     Health,
     Operation,
     Pedigree,
@@ -26,7 +28,7 @@ from mixts_serve.records import (
     TaskState,
     checked_name,
 )
-from mixts_serve.rules import DEFAULT_POLICY, Policy, Rules
+from mixts_serve.rules import DEFAULT_EXPLORE, DEFAULT_POLICY, Policy, Rules
 from mixts_serve.store import DecisionStore
 from mixts_serve.store.base import FIND_META, TRIAL_KEY, Transaction
 from mixts_serve.store.tables import ActionSet
@@ -54,16 +56,16 @@ class Decider(Calls):
         How to act on the belief: "ids", information-directed sampling; "ts", Thompson sampling;
         "greedy", the highest mean reward; "ucb", the highest upper quantile. See
         ``mixts.agents.POLICIES``. Every decision is logged with its policy.
-    floor : float
-        The least probability of every available action. Without it, actions may have
-        probability 0, and off-policy evaluation has no full support; the deterministic policies
-        "greedy" and "ucb" need a floor above 0.
+    explore : float
+        Share of the decisions that is drawn evenly among the available actions, whatever the
+        policy prefers. With 0, actions may have probability 0, and off-policy evaluation has no
+        full support; the deterministic policies "greedy" and "ucb" need a share above 0.
     horizon : int, optional
         Expected number of decisions of a task: exploration fades towards its end.
     new_item_share : float or (float, float), optional
         Largest probability that all new arms together (``prior.arms.new``) have in a decision, or
-        the smallest and the largest; the rest goes to the other arms in proportion, and the floor
-        is added after that.
+        the smallest and the largest; the rest goes to the other arms in proportion. Decisions
+        that are drawn evenly do not count.
     reward_window : float, optional
         Seconds after a decision, or its activation, in which its reward is learned from; later
         ones are only logged.
@@ -75,9 +77,9 @@ class Decider(Calls):
         Share of the tasks that are decided by the baseline, to measure what the policy earns
         beside it. A task stays in this control group, in all replicas and under all priors.
     baseline : str, optional
-        How the control group is decided, without a floor: "bestseller" (the default), the action
-        with the highest mean reward of a new task under the prior; "uniform"; or "arm:" and the
-        name of an arm.
+        How the control group is decided, none of it drawn evenly: "bestseller" (the default), the
+        action with the highest mean reward of a new task under the prior; "uniform"; or "arm:" and
+        the name of an arm.
     seed : optional
         Seed of the actions' random draws. The store counts the deciders that had a seed, so that a
         restart with the same seed goes on with other draws; the same seed and the same count
@@ -111,7 +113,7 @@ class Decider(Calls):
         store: DecisionStore,
         *,
         policy: str = DEFAULT_POLICY,
-        floor: float = 0.0,
+        explore: float = DEFAULT_EXPLORE,
         horizon: int | None = None,
         new_item_share: float | tuple[float, float] | None = None,
         reward_window: float | None = None,
@@ -127,8 +129,8 @@ class Decider(Calls):
         if prior is not None:
             versions.check_servable(prior)
         self.store = store
-        self.policy = Policy.checked(policy, horizon, floor, new_item_share)
-        """The policy in force, with its horizon and its floor."""
+        self.policy = Policy.checked(policy, horizon, explore, new_item_share)
+        """The policy in force, with its horizon and the share that is drawn evenly."""
         self.rules = Rules.checked(self.policy, reward_window, default_reward, holdback, baseline)
         """The policy, the reward window, the default reward and the holdback in force."""
         self._seed = int(seed) if isinstance(seed, np.integer) else seed
@@ -186,6 +188,28 @@ class Decider(Calls):
         """
         self._writer.submit(operations, done, loop if self.store.backend.is_quick else None)
 
+    def erase(self, task: str) -> Erased:
+        """Erase a task with everything about it; what comes under its name later is a new task.
+
+        Counts of tasks, decisions and rewards are then those without it. A file has no byte of it
+        when this returns, unless ``overwritten`` is False; what PostgreSQL keeps is its server's.
+
+        Parameters
+        ----------
+        task : str
+            The task's name; one that the store does not know changes nothing.
+
+        Returns
+        -------
+        Erased
+            Whether the task was known, and how many decisions it had.
+        """
+        names = [checked_name(task, "task")]
+        found: Erased = self._writer.run(
+            lambda: self._transact(lambda transaction: transaction.erase(names))
+        )
+        return replace(found, overwritten=self.store.backend.purge())
+
     def _many(self, operations: Sequence[Any], kind: type) -> list[Any]:
         if not all(isinstance(operation, kind) for operation in operations):
             raise errors.ParameterError(f"expected a list of {kind.__name__}, got {operations!r}")
@@ -215,8 +239,7 @@ class Decider(Calls):
         return self._transact(work, wait)
 
     def _transact(self, work: Callable[[Transaction], R], wait: bool = True) -> R:
-        """Call a function in one transaction; retry after a conflict with another writer."""
-        return self.store.transact(work, wait)
+        return self.store.backend.transact(work, wait)
 
     # -- the prior ----------------------------------------------------------------------------
 

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec.json import Encoder
+from msgspec.structs import replace
 
 from mixts import MixturePrior
 from mixts.agents import Offer
 from mixts.errors import ActionError, MaskError, ParameterError
-from mixts.extend import checks
-from mixts_serve.records import Decide, Offered, checked_name
+from mixts.extend import Array, Float, checks
+from mixts_serve.records import Decide, MadeDecision, Offered, checked_name
 from mixts_serve.rules import Policy
 
 Ids = tuple[str, ...]
@@ -49,16 +50,78 @@ def checked_request(request: Decide, prior: MixturePrior, policy: Policy) -> Ask
         if prior.features is not None:
             prior.features.check_ranges(offer.actions)
         prior.family.check_learnable(offer.actions)
-    n_available = offer.n_actions if offer.mask is None else int(offer.mask.sum())
-    if policy.floor > 1 / n_available:
-        raise ActionError(
-            f"{n_available} actions cannot all have the floor of {policy.floor:g}: offer at most "
-            f"{int(1 / policy.floor)}, or lower the floor"
-        )
     offer = offer.with_money(prior, request.values, request.costs, names)
     offer = offer.with_top(prior, request.top)
-    limited = offer._replace(floor=policy.floor, new_share=policy.new_item_share)
+    limited = offer._replace(explore=policy.explore, new_share=policy.new_item_share)
     return Asked(request, limited, ids)
+
+
+# -- decisions that were made elsewhere -----------------------------------------------------------
+
+_ANY = Policy("fallback")
+"""A policy without limits: whatever was done must be logged."""
+
+MOST_AHEAD = 60.0
+"""Seconds by which a client's clock may be ahead."""
+
+
+def checked_made(request: MadeDecision, prior: MixturePrior, now: int) -> Asked:
+    """Return what was offered; raise an error for a decision that cannot be logged."""
+    if request.defer or request.top is not None:
+        raise ParameterError("a decision that was made elsewhere has one action: no defer, no top")
+    _, at = made_id(request.id)
+    if at > now + MOST_AHEAD * 1e6:
+        raise ParameterError(
+            f"the decision's time is {(at - now) / 1e6:.0f} seconds ahead of the service's clock: "
+            "set the client's clock"
+        )
+    # Arms may have been retired or renamed since: the mask is not needed any more.
+    asked = checked_request(replace(request, mask=None), prior, _ANY)._replace(request=request)
+    made_choice(asked, prior)
+    return asked
+
+
+def made_id(text: str) -> tuple[bytes, int]:
+    """Return the id of a decision that was made elsewhere, and its time in microseconds."""
+    try:
+        id = bytes.fromhex(text) if len(text) == 32 else b""
+    except ValueError:
+        id = b""
+    if id.hex() != text:
+        raise ParameterError(f"id must be 32 hexadecimal digits, the first 12 a time, got {text!r}")
+    return id, int.from_bytes(id[:6], "big") * 1000
+
+
+def made_choice(asked: Asked, prior: MixturePrior) -> tuple[int, Float[Array, " K"]]:
+    """Return the action that was taken elsewhere, and the probabilities of all actions."""
+    request, n = asked.request, asked.offer.n_actions
+    assert isinstance(request, MadeDecision)
+    action, names = request.action, prior.arm_names if asked.ids is None else asked.ids
+    if isinstance(action, str):
+        if action not in (names or ()):
+            raise ActionError(f"action {action!r} is not among the actions")
+        assert names is not None
+        action = names.index(action)
+    if not 0 <= action < n:
+        raise ActionError(f"action must be from 0 to {n - 1}, got {action}")
+    law = np.zeros(n)
+    if request.probabilities is None:
+        law[action] = 1.0
+        return action, law
+    given = checks.numbers(request.probabilities, "probabilities must be numbers", ParameterError)
+    # Arms that were added since had no probability.
+    is_right = (
+        given.ndim == 1
+        and action < len(given) <= n
+        and (asked.offer.actions is None or len(given) == n)
+    )
+    if not (is_right and (given >= 0).all() and abs(given.sum() - 1) < 1e-6 and given[action] > 0):
+        raise ParameterError(
+            f"probabilities must be numbers of the {n} actions that are not negative and sum to 1, "
+            "and that of the action above 0"
+        )
+    law[: len(given)] = given
+    return action, law
 
 
 # -- ids and named features -----------------------------------------------------------------------
@@ -98,6 +161,12 @@ def has_names(actions: Any) -> bool:
     # Look at the types first: asking whether each of 10,000 rows is a mapping takes long.
     kinds = set(map(type, actions))
     return any(issubclass(kind, (Mapping, Offered)) for kind in kinds)
+
+
+def offered_ids(actions: Any) -> list[str | None]:
+    """Return the id of each action that is offered with one, else None."""
+    items = actions if has_names(actions) else ()
+    return [_offered(item, k).id for k, item in enumerate(items)]
 
 
 def _offered(item: Any, k: int) -> Offered:

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from typing import ClassVar
 
 from mixts.errors import MixtsError, TaskLockedError
+from mixts_serve.logs import described
 from mixts_serve.records import Expire, Operation, Receipt, Result
 from mixts_serve.store import DecisionStore
 
@@ -64,7 +65,7 @@ class Periodic(ABC):
                 seconds, has_failed = self.work(), False
             except Exception as error:
                 if not has_failed and not self._closed.is_set():  # the first of a row
-                    log.warning("%s: %s", self.trouble, error)
+                    log.warning("%s: %s", self.trouble, described(error))
                 seconds, has_failed = self.pause(), True
 
 

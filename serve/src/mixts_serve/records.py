@@ -100,6 +100,29 @@ class Decide(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         )  # fmt: skip
 
 
+class MadeDecision(
+    Decide, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True
+):
+    """A decision that a client made while the service was away, to be logged.
+
+    The fields of ``Decide`` say what the client was asked; ``defer`` and ``top`` must be left out.
+
+    Parameters
+    ----------
+    id : str
+        The client's id of the decision, of 32 hexadecimal digits: the first 12 are the time, in
+        milliseconds since 1970. The same decision again, by its id, changes nothing.
+    action : int or str
+        The arm or the row that was taken, or its name or id.
+    probabilities : (K,) array_like, optional
+        Probability of each action; None: the action was certain.
+    """
+
+    id: Name
+    action: int | Name
+    probabilities: list[float] | None = None
+
+
 class Reward(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The reward of a decision, other metrics of it, or both.
 
@@ -137,7 +160,7 @@ class Expire(Struct, frozen=True):
     decision: str
 
 
-Operation = Decide | Reward | Activate | Expire
+Operation = Decide | MadeDecision | Reward | Activate | Expire
 
 # -- responses ------------------------------------------------------------------------------------
 
@@ -215,6 +238,40 @@ class Receipt(Struct, frozen=True, omit_defaults=True):
     """The same reward had come before, or the decision was active already; nothing changed."""
     late: bool = False
     """The reward came after the reward window: it was logged, not learned from."""
+
+
+class Erased(Struct, frozen=True):
+    """Result of erasing tasks; nothing of them is left in the store.
+
+    Attributes
+    ----------
+    tasks : int
+        Number of tasks that were known, and are erased.
+    decisions : int
+        Number of their decisions in the log.
+    unknown : int
+        Number of names of which the store knows nothing.
+    archived : int
+        Number of their decisions that were archived before: they are in files outside the store,
+        from which ``mixts store erase --archive`` erases them.
+    overwritten : bool
+        False if a long read, such as an export, keeps the file's log from being emptied: the
+        erased rows cannot be read any more, but their bytes are there until the next erasure.
+    """
+
+    tasks: int = 0
+    decisions: int = 0
+    unknown: int = 0
+    archived: int = 0
+    overwritten: bool = True
+
+    def __add__(self, other: Erased) -> Erased:
+        """Return the sum of the counts."""
+        return Erased(
+            self.tasks + other.tasks, self.decisions + other.decisions,
+            self.unknown + other.unknown, self.archived + other.archived,
+            self.overwritten and other.overwritten,
+        )  # fmt: skip
 
 
 Result = Decision | Receipt | MixtsError
@@ -441,6 +498,31 @@ class TaskEntry(Counts):
     certainty: float = 0.0
     version: int = 0
     statistics: bytes = b""
+
+
+class TaskBase(Counts):
+    """A row of ``bases``: the part of a task's counts and statistics that archived rows had."""
+
+    seq: int
+    task: int
+    statistics: bytes = b""
+
+
+class Removal(Struct):
+    """A row of ``removed``: the rows of a numbered table that were erased or archived.
+
+    They leave gaps in the numbers, and no number is given twice.
+    """
+
+    seq: int
+    name: str
+    """Name of the table."""
+    n: int = 0
+    """Number of the rows."""
+    total: int = 0
+    """Sum of their numbers, modulo 2^62."""
+    last: int = 0
+    """The largest of their numbers."""
 
 
 class LoggedDecision(Struct, frozen=True):

@@ -37,6 +37,11 @@ FEWEST_COMPARED = 10
 """With fewer new tasks the prior is not compared with the one in force."""
 MOST_NEW = 3
 """Largest number of new components."""
+MOST_COMPARED = 5_000
+"""Largest number of tasks from which numbers of components are learned to compare them: the newest.
+The chosen number is then learned from all tasks."""
+LEAST_GAIN = 0.005
+"""Least gain of a task's log evidence for a new component, which costs time in every decision."""
 LEAST_OF_KIND = 4.0
 """Least number of tasks of a new component: fewer are no kind."""
 PARENT = "the prior in force"
@@ -185,7 +190,7 @@ def set_note(transaction: Transaction, note: RefitNote) -> None:
 
 
 def _keep(store: DecisionStore, result: str) -> None:
-    store.transact(lambda t: set_note(t, RefitNote(t.now_us() / 1e6, result)))
+    store.backend.transact(lambda t: set_note(t, RefitNote(t.now_us() / 1e6, result)))
 
 
 @dataclass(frozen=True)
@@ -235,9 +240,11 @@ def _refit(store: DecisionStore, request: _Request) -> Refit:
     )  # fmt: skip
     passed = request.force or learned.passed
     activates = passed and request.wish == "refit"
-    version = store.transact(lambda t: _write(t, lineage, learned.prior, pedigree, activates))
+    version = store.backend.transact(
+        lambda t: _write(t, lineage, learned.prior, pedigree, activates)
+    )
     if version is None:
-        return lineage.unchanged("another prior was activated meanwhile, or another refit finished")
+        return lineage.unchanged("another prior or another refit came first")
     return Refit(
         status="activated" if activates else "uploaded" if passed else "refused",
         version=version, parent=lineage.active, root=lineage.root, tasks=pedigree.tasks,
@@ -459,29 +466,30 @@ class Learning:
         A plan replaces the simpler one before it if it is better by two standard errors.
         """
         held = self.snapshot.statistics[self._order[-n_held:]]
-        best = self.on(older, _Plan())
-        plan, reached = _Plan(), mixture_evidence(best, held)
+        few = older[-MOST_COMPARED:]
+        plan, reached = _Plan(), mixture_evidence(self.on(few, _Plan()), held)
         while True:
             more = _Plan(plan.n_more + 1)
-            tried = self._tried(older, more) if more.n_more <= MOST_NEW else None
-            if tried is None or tried.weights[-1] * len(older) < LEAST_OF_KIND:
+            tried = self._tried(few, more) if more.n_more <= MOST_NEW else None
+            if tried is None or tried.weights[-1] * len(few) < LEAST_OF_KIND:
                 break
             gained = mixture_evidence(tried, held)
-            if not _is_better(gained, reached):
+            if not _is_better(gained, reached, LEAST_GAIN):
                 break
             plan, reached = more, gained
         while plan.n_more <= 0:
             fewer = _Plan(plan.n_more - 1)
-            tried = self._tried(older, fewer)
+            tried = self._tried(few, fewer)
             gained = reached if tried is None else mixture_evidence(tried, held)
             if not _is_better(gained, reached):
                 break
             plan, reached = fewer, gained
         if self.window is not None:
             recent = _Plan(plan.n_more, self.window)
-            tried = self._tried(older, recent)
-            if tried is not None and _is_better(mixture_evidence(tried, held), reached):
-                plan = recent
+            tried, every = self._tried(older, recent), self._tried(older, plan)
+            if tried is not None and every is not None:
+                reached = mixture_evidence(every, held)
+                plan = recent if _is_better(mixture_evidence(tried, held), reached) else plan
         return plan
 
     def _tried(self, tasks: Int[Array, " n"], plan: _Plan) -> MixturePrior | None:
@@ -492,6 +500,6 @@ class Learning:
             return None
 
 
-def _is_better(gained: Float[Array, " n"], reached: Float[Array, " n"]) -> bool:
+def _is_better(gained: Float[Array, " n"], reached: Float[Array, " n"], least: float = 0.0) -> bool:
     gain = estimate(gained - reached)
-    return bool(gain.mean > 2 * gain.error)
+    return bool(gain.mean > max(2 * gain.error, least))

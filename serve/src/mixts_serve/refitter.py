@@ -39,7 +39,7 @@ class Refitter(Periodic):
 
     def work(self) -> float:
         """Run a refit if one is due; return the seconds until the next look."""
-        left = self._store.transact(partial(_claim, period=self._period))
+        left = self._store.backend.transact(partial(_claim, period=self._period))
         if left > 0:
             return min(left, LOOK_SECONDS)
         self._run_refit()

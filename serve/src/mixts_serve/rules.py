@@ -21,30 +21,39 @@ DEFAULT_POLICY = "ids"
 while a task is new."""
 
 
+DEFAULT_EXPLORE = 0.01
+"""Share of the decisions drawn evenly if none is given. It costs at most this share of rewards that
+are not negative, and lets a log say what other policies would have earned."""
+
+
 class Policy(Struct, frozen=True):
     """A policy of ``mixts.agents.POLICIES`` with its settings; the same for every task."""
 
     name: str
     horizon: int | None = None
     """Expected number of decisions of a task; None: no end in sight."""
-    floor: float = 0.0
-    """Smallest probability that an available action may have."""
+    explore: float = DEFAULT_EXPLORE
+    """Share of the decisions that is drawn evenly among the available actions."""
     new_item_share: NewShare | None = None
     """Smallest and largest probability of all new arms together; None: no limit."""
 
     @classmethod
     def checked(
-        cls, name: Any, horizon: Any = None, floor: Any = 0.0, new_item_share: Any = None
+        cls,
+        name: Any,
+        horizon: Any = None,
+        explore: Any = DEFAULT_EXPLORE,
+        new_item_share: Any = None,
     ) -> Policy:
         """Return the policy; raise ``ParameterError`` if it cannot be served."""
         agent = policy_named(name)
-        if not _is_number(floor) or not 0 <= floor <= 1:
-            raise ParameterError(f"floor must be a number between 0 and 1, got {floor!r}")
-        if agent.deterministic and floor == 0:
+        if not _is_number(explore) or not 0 <= explore <= 1:
+            raise ParameterError(f"explore must be a number between 0 and 1, got {explore!r}")
+        if agent.deterministic and explore == 0:
             raise ParameterError(
                 f"policy {name!r} always takes its best action, so the logged propensities would "
-                "be 0 and 1, which support no off-policy evaluation: give a floor above 0, such "
-                "as floor=0.01 (mixts serve --floor 1%)"
+                "be 0 and 1, which support no off-policy evaluation: draw a share of the decisions "
+                "evenly, such as explore=0.01 (mixts serve --explore 1%)"
             )
         if horizon is not None:
             horizon = checks.count(horizon, "horizon")
@@ -54,7 +63,7 @@ class Policy(Struct, frozen=True):
                     "horizon out"
                 )
         share = None if new_item_share is None else NewShare.checked(new_item_share)
-        return cls(name, horizon, float(floor), share)
+        return cls(name, horizon, float(explore), share)
 
     @property
     def uses_waiting(self) -> bool:
@@ -68,12 +77,6 @@ class Policy(Struct, frozen=True):
         """Return an agent with this policy that continues from statistics of tasks."""
         settings = {} if self.horizon is None else {"horizon": self.horizon}
         return policy_named(self.name).resume(prior, statistics, seed, **settings)
-
-    def check_floor(self, prior: MixturePrior) -> None:
-        """Raise ``ParameterError`` if the arms of a prior cannot all have the floor."""
-        n_arms = prior.family.n_arms
-        if n_arms is not None and self.floor > 1 / n_arms:
-            raise ParameterError(f"floor must be at most 1 / {n_arms} arms, got {self.floor!r}")
 
 
 class Rules(Struct, frozen=True):
@@ -110,7 +113,6 @@ class Rules(Struct, frozen=True):
 
     def check(self, prior: MixturePrior) -> None:
         """Raise ``ParameterError`` for a prior that these settings do not fit."""
-        self.policy.check_floor(prior)
         if self.holdback is not None:
             self.holdback.arm(prior)
         if self.default_reward is None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from functools import reduce
+from functools import partial, reduce
 from itertools import islice
 
 import numpy as np
@@ -13,11 +13,14 @@ import numpy as np
 from mixts.errors import ParameterError
 from mixts.extend import Array, Int, Statistics
 from mixts_serve.store import DecisionStore
-from mixts_serve.store.rebuild import CHUNK, REWARDS, Relearned
+from mixts_serve.store.rebuild import CHUNK, Replay
 from mixts_serve.store.store import first_id
+from mixts_serve.store.tables import BASE, OFFERED, ActionSet, Row
 from mixts_serve.versions import LoadedPrior
 
 DAY_US = 86_400_000_000
+_ASKED = 1_000
+"""Number of sets of actions that are read together."""
 _EPOCH = date(1970, 1, 1)
 
 _TASKS = (
@@ -120,13 +123,26 @@ def _without(
     touched = np.intersect1d(np.array(tasks, np.int64), numbers)
     if not len(touched):
         return statistics
-    log = Relearned(touched, active.prior.family)
-    left = f"{REWARDS} WHERE d.task IN ({concerned}) AND NOT ({inside}) ORDER BY r.seq"
-    rewards = store.backend.scan(left, [*bounds, *bounds])
     known = set(touched.tolist())
-    while chunk := list(islice(rewards, CHUNK)):
-        log.learn([row for row in chunk if row[0] in known], store.backend)
+
+    def rows_of(sql: str, parameters: Sequence[bytes] = (*bounds, *bounds)) -> Iterator[Row]:
+        return (row for row in store.backend.scan(sql, parameters) if row[0] in known)
+
+    bases = map(BASE.read, store.backend.scan(BASE.sql))
+    log = Replay(touched, active.prior.family, [each for each in bases if each.task in known])
+    log.read(rows_of, f"d.task IN ({concerned}) AND NOT ({inside})", partial(_sets, store))
     others = ~np.isin(numbers, touched)
     places = np.concatenate([np.flatnonzero(others), np.searchsorted(numbers, touched)])
     joined = statistics[others].concatenate(log.statistics)
     return joined[np.argsort(places)]
+
+
+def _sets(store: DecisionStore, numbers: Sequence[int]) -> dict[int, ActionSet]:
+    """Return sets of actions by their numbers."""
+    found = {}
+    for start in range(0, len(numbers), _ASKED):
+        some = numbers[start : start + _ASKED]
+        places = ", ".join("?" * len(some))
+        for each in store.backend.read(OFFERED, some, f" WHERE s.number IN ({places})"):
+            found[each.number] = each
+    return found

@@ -45,8 +45,11 @@ class Sizes:
     n_features: int = 0
     table_bytes: int = 0
     """Bytes of a task's table of distinct rows that are one unit; 0: tasks have no tables."""
-    tables: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
-    """Work of tasks with large tables, by name, the last seen at the end."""
+    tables: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
+    """Work of tasks with large tables, by the hash of the name, the last seen at the end.
+
+    Names are not kept: a task may be erased by another process.
+    """
 
     @classmethod
     def of_prior(cls, prior: MixturePrior, n_bytes: int) -> Sizes:
@@ -68,7 +71,7 @@ class Sizes:
             return self.other
         size = self.decide
         if self.tables:
-            size += self.tables.get(operation.task, 0)
+            size += self.tables.get(hash(operation.task), 0)
         if operation.is_plain:
             return size
         asked = (operation.values, operation.costs, operation.top)
@@ -85,10 +88,10 @@ class Sizes:
         """Note the bytes of tasks' statistics; return how many units of work were not known."""
         unknown = 0
         for task, n_bytes in lengths.items() if self.table_bytes else ():
-            size, known = n_bytes // self.table_bytes, self.tables.pop(task, 0)
+            size, known = n_bytes // self.table_bytes, self.tables.pop(hash(task), 0)
             if size >= LARGE_TABLE:  # smaller tables are not remembered, so are never "unknown"
                 unknown += max(size - known, 0)
-                self.tables[task] = size
+                self.tables[hash(task)] = size
         while len(self.tables) > MOST_TABLES:
             del self.tables[next(iter(self.tables))]
         return unknown

@@ -38,6 +38,7 @@ from mixts.errors import (
     StoreUnavailableError,
     TaskLockedError,
 )
+from mixts_serve.logs import described
 from mixts_serve.records import Operation, Result
 from mixts_serve.store.base import WouldWaitError
 
@@ -502,7 +503,7 @@ class BatchWriter:
             self._note(None)
             log.warning("the store can be written to again")
         except Exception as error:  # of any type: the thread must go on to serve requests
-            self._note(str(error) or type(error).__name__)
+            self._note(described(error))
 
     def _note(self, failure: str | None) -> None:
         """Remember why the store cannot be written to; None: it can."""

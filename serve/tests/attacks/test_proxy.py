@@ -33,6 +33,12 @@ MOST_MEGABYTES = 10.0
 MOST_SECONDS = 2.0
 """An honest request takes milliseconds; a test machine may pause."""
 ATTACKS = attacks(silent=1000, unread=10, slow=150, n_bytes=4 * MEGABYTE)
+QUICK = (
+    "requests without end, responses unread", "headers without end", "a body without end",
+    "silent sockets",
+)  # fmt: skip
+"""One attack on each limit of the proxy: `make slow` has the others, variations of these."""
+assert {attack.name for attack in ATTACKS} >= set(QUICK)
 
 
 @dataclass
@@ -65,7 +71,13 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Victim, 
         yield Victim(victim.process, port), [victim.process.pid, *pids]
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+@pytest.mark.parametrize(
+    "attack",
+    [
+        pytest.param(attack, id=attack.name, marks=() if attack.name in QUICK else pytest.mark.slow)
+        for attack in ATTACKS
+    ],
+)
 def test_an_attack_on_the_proxy_harms_nobody(
     proxied: tuple[Victim, list[int]], attack: Attack
 ) -> None:

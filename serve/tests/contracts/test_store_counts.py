@@ -80,7 +80,7 @@ def test_versions_and_policies_are_counted_apart(store: DecisionStore, clock: li
         decide(decider, 3)
         decider.reward(made[0].id, 1.0)
     clock[0] += 60
-    with Decider(None, store, policy="greedy", floor=0.01, seed=1) as decider:
+    with Decider(None, store, policy="greedy", seed=1) as decider:
         decide(decider, 2)
     found = [
         (row.version, row.policy, row.first_at - START, row.last_at - START, row.earned.decisions)

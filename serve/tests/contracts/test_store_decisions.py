@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from mixts_serve import Decide, Decider, Decision, DecisionStore, Receipt, writer
 from mixts_serve.records import Result
+from mixts_serve.rules import DEFAULT_EXPLORE
 from mixts_serve.store.rebuild import rebuild
 from msgspec.structs import replace
 
@@ -88,16 +89,17 @@ def test_the_action_is_drawn_from_the_logged_law(store: DecisionStore) -> None:
     with Decider(arms(), store, policy="ts", seed=3) as decider:
         decisions = decider.decide_many([Decide(f"t{i}") for i in range(400)])
         agent = mixts.MixTS(arms())
-    law, _ = agent.action_probabilities()
+    _, law, _ = agent.act_with_probabilities(floor=DEFAULT_EXPLORE / 3)
     counts = np.bincount([d.action for d in decisions], minlength=3)
-    assert {d.propensity for d in decisions} == {float(law[d.action]) for d in decisions}
+    made = [d.propensity for d in decisions]
+    np.testing.assert_allclose(made, law[[d.action for d in decisions]], rtol=1e-12)
     # Five standard errors of a binomial count.
     assert np.abs(counts - 400 * law).max() < 5 * np.sqrt(400 * law * (1 - law)).max()
 
 
-def test_a_floor_gives_full_support(store: DecisionStore) -> None:
+def test_decisions_that_are_drawn_evenly_give_full_support(store: DecisionStore) -> None:
     sure = mixts.MixturePrior(mixts.BernoulliArms([[1e6, 1.0, 1.0]], [[1.0, 1e6, 1e6]]))
-    with Decider(sure, store, floor=0.2, seed=1) as decider:
+    with Decider(sure, store, explore=0.6, seed=1) as decider:
         decisions = decider.decide_many([Decide("t")] * 60)
     assert {d.action for d in decisions} == {0, 1, 2}
     assert min(d.propensity for d in decisions) == pytest.approx(0.2, abs=1e-9)
@@ -193,8 +195,8 @@ def test_a_closed_decider_finishes_what_it_accepted(store: DecisionStore) -> Non
 
 
 def test_a_closed_decider_makes_room_for_another(store: DecisionStore) -> None:
-    with pytest.raises(mixts.errors.ParameterError, match="floor must be at most"):
-        Decider(arms(), store, floor=0.5)
+    with pytest.raises(mixts.errors.ParameterError, match="default_reward must be a possible"):
+        Decider(arms(), store, reward_window=1.0, default_reward=0.5)
     with Decider(arms(), store) as decider:
         decider.decide("u")
     with Decider(arms(), store) as decider:
@@ -210,11 +212,9 @@ def test_names_that_are_no_names(store: DecisionStore) -> None:
     ]  # fmt: skip
 
 
-def test_the_largest_floor(store: DecisionStore) -> None:
-    with Decider(arms(), store, floor=1 / 3) as decider:
+def test_the_largest_share_makes_all_decisions_uniform(store: DecisionStore) -> None:
+    with Decider(arms(), store, explore=1.0) as decider:
         assert decider.decide("u").propensity == pytest.approx(1 / 3, abs=1e-15)
-    with pytest.raises(mixts.errors.ParameterError, match="floor must be at most"):
-        Decider(arms(), store, floor=np.nextafter(1 / 3, 1))
 
 
 def test_whatever_a_probe_raises_the_writer_lives_on(
@@ -236,7 +236,7 @@ def test_whatever_a_probe_raises_the_writer_lives_on(
             decider._writer.run(fail)
         for _ in range(2):  # the first one was noted before the second began
             assert probed.acquire(timeout=10)
-        assert decider.health().reason == "division"
+        assert decider.health().reason == "ZeroDivisionError"
         assert decider.decide("u").id
         assert decider.health().writable
 

@@ -16,7 +16,7 @@ ONCE = arms().replace(repeatable=False)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_task_never_sees_an_arm_twice(store: DecisionStore, policy: str) -> None:
     """One request at a time, or all in one batch; a task without an arm left spoils nothing."""
-    with Decider(ONCE, store, policy=policy, floor=0.01, seed=1) as decider:
+    with Decider(ONCE, store, policy=policy, seed=1) as decider:
         made = [decider.decide("one") for _ in range(3)]
         assert sorted(decision.action for decision in made) == [0, 1, 2]
         with pytest.raises(MaskError, match="task 'one' has no arm left: it took every"):

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mixts_serve import Decide, Decider, DecisionStore
+from mixts_serve import Decide, Decider, Decision, DecisionStore
 from mixts_serve import tasks as tasks_module
 from mixts_serve.records import Reward
-from mixts_serve.rules import DEFAULT_POLICY
+from mixts_serve.rules import DEFAULT_EXPLORE, DEFAULT_POLICY
 from mixts_serve.store.export import export
 from mixts_serve.store.rebuild import rebuild
 
@@ -46,7 +46,7 @@ def only(arm: int) -> list[bool]:
 
 
 def settings(policy: str) -> dict[str, Any]:
-    return {"policy": policy, "floor": 0.01, "seed": 1}
+    return {"policy": policy, "explore": 0.03, "seed": 1}
 
 
 # -- the choice -----------------------------------------------------------------------------------
@@ -89,10 +89,10 @@ def test_an_unknown_policy_is_refused(store: DecisionStore, policy: str) -> None
 
 
 @pytest.mark.parametrize("policy", [name for name, kind in POLICIES.items() if kind.deterministic])
-def test_a_deterministic_policy_needs_a_floor(store: DecisionStore, policy: str) -> None:
-    with pytest.raises(ParameterError, match=r"off-policy evaluation: .*--floor 1%"):
-        Decider(arms(), store, policy=policy)
-    with Decider(arms(), store, policy=policy, floor=0.1) as decider:
+def test_a_deterministic_policy_needs_exploration(store: DecisionStore, policy: str) -> None:
+    with pytest.raises(ParameterError, match=r"off-policy evaluation: .*--explore 1%"):
+        Decider(arms(), store, policy=policy, explore=0.0)
+    with Decider(arms(), store, policy=policy, explore=0.3) as decider:
         made = [decider.decide(f"t{i}").propensity for i in range(30)]
     # The best arm has what the other two leave.
     assert set(np.round(made, 12)) <= {0.1, 0.8}
@@ -105,19 +105,53 @@ def test_the_propensity_is_that_of_the_law_that_was_drawn_from(
     with Decider(doubtful(), store, **settings(policy)) as decider:
         made = decider.decide_many([Decide(f"t{i}") for i in range(400)])
     law, _ = POLICIES[policy](doubtful()).action_probabilities()
-    law = 0.01 + (1 - 3 * 0.01) * law
+    law = 0.01 + (1 - 0.03) * law
     counts = np.bincount([d.action for d in made], minlength=3)
     np.testing.assert_allclose([d.propensity for d in made], law[[d.action for d in made]])
     # Five standard errors of a binomial count.
     assert (np.abs(counts - 400 * law) < 5 * np.sqrt(400 * law * (1 - law))).all()
 
 
+def test_by_default_every_available_action_can_be_drawn(store: DecisionStore) -> None:
+    """The first decision of a task has no propensity of 1, under a mask or without."""
+    certain = mixts.MixturePrior(mixts.BernoulliArms([[9e6, 5e6, 1e6]], [[1e6, 5e6, 9e6]]))
+    with Decider(certain, store, seed=1) as decider:
+        for i in range(9):
+            decider.decide(f"t{i}")
+            decider.decide(f"t{i}", mask=[True, False, True])
+            decider.decide(f"t{i}", top=2)
+    wanted = [
+        np.array([0.99, 0.0, 0.0]) + DEFAULT_EXPLORE / 3,
+        np.array([0.99, 0.0, 0.0]) + np.array([1.0, 0.0, 1.0]) * DEFAULT_EXPLORE / 2,
+        np.array([0.99, 0.99, 0.0]) + 2 * DEFAULT_EXPLORE / 3,
+    ]
+    for i in range(9):
+        once, masked, *slate = store.history(f"t{i}")
+        for row, law in zip((once, masked, *slate), (*wanted, wanted[-1]), strict=True):
+            assert row.propensity == pytest.approx(law[row.action], abs=1e-12)
+
+
+def test_an_arm_that_was_taken_leaves_its_share_to_the_others(store: DecisionStore) -> None:
+    with Decider(doubtful().replace(repeatable=False), store, explore=0.3, seed=1) as decider:
+        made = decider.decide_many([Decide("u")] * 3)
+    laws = [
+        np.frombuffer(bytes(law))
+        for (law,) in store.backend.query("SELECT probabilities FROM decisions ORDER BY seq")
+    ]
+    for n_left, decision, law in zip((3, 2, 1), made, laws, strict=True):
+        assert isinstance(decision, Decision)
+        assert decision.propensity == law[decision.action]
+        assert law[law > 0].min() >= 0.3 / n_left - 1e-12
+        assert np.count_nonzero(law) == n_left
+        assert law.sum() == pytest.approx(1.0)
+
+
 def test_the_last_decision_within_the_horizon_is_greedy(store: DecisionStore) -> None:
     best = int(np.argmax(doubtful().belief().mean_rewards()))
     requests = [Decide(f"t{i}") for i in range(20)]
-    with Decider(doubtful(), store, policy="ids", horizon=1, seed=1) as decider:
+    with Decider(doubtful(), store, policy="ids", horizon=1, explore=0.0, seed=1) as decider:
         last = decider.decide_many(requests)
-    with Decider(None, store, policy="ids", horizon=50, seed=1) as decider:
+    with Decider(None, store, policy="ids", horizon=50, explore=0.0, seed=1) as decider:
         later = decider.decide_many([Decide(f"new {request.task}") for request in requests])
     assert {(d.action, d.propensity) for d in last} == {(best, 1.0)}
     assert len({d.action for d in later}) == 2
@@ -132,6 +166,7 @@ def test_decisions_whose_rewards_never_come_use_up_the_horizon(
     set_clock(monkeypatch, lambda: now)
     best = int(np.argmax(doubtful().belief().mean_rewards()))
     how: dict[str, Any] = {"policy": policy, "horizon": 4, "reward_window": 1.0, "seed": 1}
+    how["explore"] = 0.0
     with Decider(doubtful(), store, **how) as decider:
         made = []
         for _ in range(5):
@@ -151,7 +186,7 @@ def test_a_horizon_is_a_whole_number(store: DecisionStore, horizon: int) -> None
 
 def test_a_policy_that_does_not_explore_has_no_horizon(store: DecisionStore) -> None:
     with pytest.raises(ParameterError, match="leave the horizon out"):
-        Decider(arms(), store, policy="greedy", floor=0.01, horizon=10)
+        Decider(arms(), store, policy="greedy", horizon=10)
 
 
 # -- decisions whose rewards have not come --------------------------------------------------------
@@ -179,7 +214,7 @@ def test_decisions_that_wait_change_the_law(store: DecisionStore) -> None:
     for decision in made:
         waiting = (np.array(taken, int), np.zeros(len(taken), int)) if taken else None
         agent = mixts.MixIDS(arms(), n_tasks=1, seed=0)
-        _, law, _ = agent.act_with_probabilities(None, [0], None, 0.0, waiting)
+        _, law, _ = agent.act_with_probabilities(None, [0], None, DEFAULT_EXPLORE / 3, waiting)
         assert decision.propensity == pytest.approx(law[0, decision.action], abs=1e-12)
         taken.append(decision.action)
     # Without them the policy would repeat its first decision.

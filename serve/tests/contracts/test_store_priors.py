@@ -126,7 +126,7 @@ def test_refused_settings_leave_the_store_free(
 def test_a_prior_that_cannot_be_computed_with(store: DecisionStore, policy: str) -> None:
     huge = mixts.MixturePrior(mixts.BernoulliArms(np.full((1, 3), 1e75), np.full((1, 3), 1e75)))
     vars(huge.family)["alpha"] = np.full((1, 3), 1e308)
-    with Decider(arms(), store, policy=policy, floor=0.01) as decider:
+    with Decider(arms(), store, policy=policy) as decider:
         with pytest.raises(errors.ParameterError, match="too large, or too small"):
             decider.upload_prior(huge)
         assert decider.decide("u").prior_version == 1

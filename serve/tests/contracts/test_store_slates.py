@@ -105,13 +105,13 @@ def test_the_export_has_slates_and_money(store: DecisionStore, tmp_path: Path) -
     assert sum(rows[0]["action_dist"]) == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("floor", [0.0, 0.1])
+@pytest.mark.parametrize("explore", [0.0, 0.3])
 @pytest.mark.parametrize("policy", ["ts", "ids"])
 def test_logged_propensities_are_frequencies(
-    store: DecisionStore, policy: str, floor: float
+    store: DecisionStore, policy: str, explore: float
 ) -> None:
     n = 750
-    with Decider(arms(), store, policy=policy, floor=floor, seed=3) as decider:
+    with Decider(arms(), store, policy=policy, explore=explore, seed=3) as decider:
         requests = [Decide(f"task {i}", top=2, **MONEY) for i in range(n)]
         made = decider.decide_many(requests)
     hit = np.zeros((n, 3))

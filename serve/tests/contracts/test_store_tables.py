@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import get_type_hints
@@ -10,9 +13,11 @@ import pytest
 from mixts_serve import Decider, DecisionStore
 from mixts_serve.records import LoggedDecision, TaskEntry
 from mixts_serve.store.base import LOGGED_COUNTS
+from mixts_serve.store.rebuild import rebuild
 from mixts_serve.store.tables import COUNTS, DECISIONS, TABLES, TASK, Table
 
 from mixts.errors import ParameterError, StoreError
+from serve.tests import postgres_server
 from serve.tests.contracts.stores import arms, decide_and_reward
 
 SET_VERSION = {
@@ -87,12 +92,33 @@ def test_a_task_with_everything_is_read_as_it_was_written(store: DecisionStore) 
         assert transaction.lock_tasks(["a"], [], 0) == ([entry], 0)
 
 
-def test_mixts_copies_files_only(store: DecisionStore, tmp_path: Path) -> None:
-    copy = tmp_path / "copy.db"
-    if store.backend.database == "SQLite":
-        store.backend.backup(copy)
-        DecisionStore(copy).close()
-    else:
-        with pytest.raises(ParameterError, match="pg_dump"):
-            store.backend.backup(copy)
-        assert not copy.exists()
+def test_a_copy_is_restored(address: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Of a store with erased tasks, whose copy is checked and then goes on."""
+    copy = str(tmp_path / "copy.db")
+    with DecisionStore(address) as store, Decider(arms(), store, seed=1) as decider:
+        made = decide_and_reward(decider, "a", [1.0, 0.0])
+        decide_and_reward(decider, "b", [1.0])
+        decider.erase("b")
+        if store.backend.database == "SQLite":
+            store.backend.backup(Path(copy))
+        else:
+            with pytest.raises(ParameterError) as refused:
+                store.backend.backup(Path(copy))
+            assert not Path(copy).exists()
+            words = shlex.split(str(refused.value).partition("pg_dump ")[2].partition(" (and")[0])
+            programs = postgres_server.find()
+            assert programs is not None
+            subprocess.run([programs / "pg_dump", *words[:-1], address], check=True)
+            server = request.getfixturevalue("postgres")
+            new = postgres_server.database(server, f"restored{time.monotonic_ns()}")
+            words = ["--exit-on-error", f"--dbname={new}", copy]
+            subprocess.run([programs / "pg_restore", *words], check=True)
+            copy = new
+        decide_and_reward(decider, "a", [1.0])  # after the copy
+    with DecisionStore(copy, create=False) as store:
+        found = rebuild(store, write=False)
+        assert (found.tasks, found.decisions, found.n_differences, found.damage) == (1, 2, 0, ())
+        with Decider(None, store, seed=2) as decider:
+            assert decider.reward(made[0].id, 1.0).duplicate
+            decide_and_reward(decider, "b", [1.0])
+        assert rebuild(store, write=False).n_differences == 0

@@ -90,7 +90,7 @@ def test_a_store_has_one_key(tmp_path: Path) -> None:
 def test_the_bestseller_is_decided_as_if_every_task_were_new(store: DecisionStore) -> None:
     prior = arms()
     best = int(prior.belief().mean_rewards().argmax())
-    with Decider(prior, store, holdback=0.999, floor=0.1, seed=1) as decider:
+    with Decider(prior, store, holdback=0.999, explore=0.3, seed=1) as decider:
         for _ in range(3):
             made = decider.decide("u")
             assert (made.policy, made.action, made.propensity) == ("bestseller", best, 1.0)

@@ -24,6 +24,7 @@ from tests.end_to_end.reader import (
 )
 
 parquet = pytest.importorskip("pyarrow.parquet")
+pytestmark = pytest.mark.slow
 
 PAGE = "click-only-events.md"
 

@@ -28,7 +28,7 @@ from mixts_serve.store.rebuild import rebuild
 
 import mixts
 from serve.tests.contracts.stores import arms
-from serve.tests.unit.http.calls import Answer, get, post
+from serve.tests.unit.http.calls import Answer, call, get, post
 
 TASKS = st.sampled_from(["u", "a/b", "..", "<script>", "täsk", "x" * 256])
 KEYS = st.one_of(st.none(), st.sampled_from(["k1", "k2"]))
@@ -93,6 +93,8 @@ class Model:
 
     def reward(self, id: str, value: float) -> tuple[int, dict[str, bool]]:
         """The status to expect, and the response."""
+        if id not in self.decisions:  # erased
+            return 404, {}
         self.activate(id)
         if id in self.due():
             self.end_window(id)
@@ -102,6 +104,16 @@ class Model:
             return (200, {"duplicate": True, **late}) if known[id] == value else (409, {})
         known[id] = value
         return 200, {"duplicate": False, **late}
+
+    def erase(self, task: str) -> int:
+        """Forget a task; return the number of its decisions."""
+        gone = {id for id, (name, _) in self.decisions.items() if name == task}
+        for known in (self.decisions, self.shown, self.rewards, self.late):
+            for id in gone & known.keys():
+                del known[id]  # type: ignore[attr-defined]
+        self.defaults -= gone
+        self.keys = {pair: made for pair, made in self.keys.items() if pair[0] != task}
+        return len(gone)
 
     def due(self) -> list[str]:
         """Decisions whose window has ended without a reward."""
@@ -190,12 +202,26 @@ class ServiceMachine(RuleBasedStateMachine):
     @rule(id=ids)
     def show(self, id: str) -> None:
         answer = post(self.service, "/v1/activate", {"id": id})
+        if id not in self.model.decisions:
+            assert answer.status == 404
+            return
         assert (answer.status, answer.json) == (200, {"duplicate": self.model.activate(id)})
 
     @rule(chosen=st.lists(ids, max_size=5))
     def show_batch(self, chosen: list[str]) -> None:
         answers = post(self.service, "/v1/activate:batch", [{"id": id} for id in chosen]).json
-        assert answers == [{"duplicate": self.model.activate(id)} for id in chosen]
+        for id, answer in zip(chosen, answers, strict=True):
+            if id in self.model.decisions:
+                assert answer == {"duplicate": self.model.activate(id)}
+            else:
+                assert answer["error"]["code"] == "unknown_decision"
+
+    @rule(task=TASKS)
+    def erase(self, task: str) -> None:
+        answer = call(self.service, "DELETE", f"/v1/tasks/{quote(task, safe='')}")
+        assert (answer.status, answer.json["decisions"]) == (200, self.model.erase(task))
+        for file in Path(self.folder.name).iterdir():
+            assert len(task) < 4 or task.encode() not in file.read_bytes()
 
     @rule(seconds=st.sampled_from([1, 30, WINDOW, WINDOW + 1]))
     def wait(self, seconds: int) -> None:
@@ -221,7 +247,8 @@ class ServiceMachine(RuleBasedStateMachine):
         answer = post(self.service, "/v1/reward", body)
         # Another value, possible or not, does not change a known reward.
         known = self.model.late if id in self.model.defaults else self.model.rewards
-        assert answer.status in ({400, 409, 422} if id in known else {400, 422})
+        expected = {400, 409, 422} if id in known else {400, 422}
+        assert answer.status in (expected if id in self.model.decisions else {400, 404, 422})
 
     @rule(body=st.binary(max_size=30), path=st.sampled_from(["decide", "reward", "decide:batch"]))
     def garbage(self, body: bytes, path: str) -> None:

@@ -85,10 +85,16 @@ def highest_evidence(
 
 @pytest.mark.parametrize(
     ("make", "actions", "n_streams"),
-    [(shop, None, 150), (gaussian, None, 80), (student, None, 80), (poisson, None, 80),
-     (linear, ACTIONS, 80)],
+    [
+        (shop, None, 150),
+        (linear, ACTIONS, 80),
+        *(
+            pytest.param(make, None, 80, marks=pytest.mark.slow)
+            for make in (gaussian, student, poisson)
+        ),
+    ],
     ids=lambda each: getattr(each, "__name__", ""),
-)  # fmt: skip
+)
 def test_a_right_prior_seldom_raises_an_alarm(
     make: Callable[[], mixts.MixturePrior], actions: Array | None, n_streams: int
 ) -> None:

@@ -43,7 +43,7 @@ OFFERS = (
 
 def fill_arms(path: Path) -> list[Decision]:
     """A store with decisions of every sort; rewards are 1, 0, none, 1 (late), 0, 1, none."""
-    with DecisionStore(path) as store, Decider(arms(), store, floor=0.1, seed=1) as decider:
+    with DecisionStore(path) as store, Decider(arms(), store, explore=0.3, seed=1) as decider:
         made = decider.decide_many(
             [Decide("u1"), Decide("u2", mask=[True, False, True]), Decide("ü|3\n"), Decide("u1")]
         )
@@ -62,7 +62,7 @@ def fill_arms(path: Path) -> list[Decision]:
 
 def fill_linear(path: Path) -> list[Decision]:
     """Three decisions over sets of features, not all of one size; all with a reward."""
-    with DecisionStore(path) as store, Decider(linear(), store, floor=0.1, seed=1) as decider:
+    with DecisionStore(path) as store, Decider(linear(), store, explore=0.3, seed=1) as decider:
         made = decider.decide_many([Decide(f"u{i}", offer) for i, offer in enumerate(OFFERS)])
         decider.reward_many([Reward(decision.id, i + 0.5) for i, decision in enumerate(made)])
     return made
@@ -74,7 +74,7 @@ def known_log(folder: Path, n_tasks: int = 40, n_rounds: int = 10) -> tuple[Path
     _, rates = arms().draw(rng, n_tasks)
     with (
         DecisionStore(folder / "known.db") as store,
-        Decider(arms(), store, floor=0.1, seed=4) as decider,
+        Decider(arms(), store, explore=0.3, seed=4) as decider,
     ):
         for _ in range(n_rounds):
             made = decider.decide_many([Decide(f"u{task}") for task in range(n_tasks)])

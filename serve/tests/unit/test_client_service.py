@@ -27,17 +27,19 @@ from serve.tests.contracts.stores import ACTIONS, arms, linear
 
 
 @contextmanager
-def served(decider: Decider, port: int = 0, tokens: Tokens | None = None) -> Iterator[str]:
+def served(
+    decider: Decider, port: int = 0, tokens: Tokens | None = None, prefix: str = ""
+) -> Iterator[str]:
     """The service in a thread of this process; its address."""
     started = threading.Event()
-    service = Service(decider, decider.store, tokens=tokens)
+    service = Service(decider, decider.store, tokens=tokens, prefix=prefix)
     with server.bind("127.0.0.1", port) as listener:
         one = server.Server(service, started.set)
         thread = threading.Thread(target=one.run, args=([listener],))
         thread.start()
         assert started.wait(30)
         try:
-            yield server.url_of(listener)
+            yield server.url_of(listener) + prefix
         finally:
             one.should_exit = True
             thread.join(30)

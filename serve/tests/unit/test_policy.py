@@ -14,12 +14,12 @@ from serve.tests.contracts.stores import arms, doubtful
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_agents_are_of_the_named_class(name: str) -> None:
-    policy = Policy.checked(name, floor=0.01)
+    policy = Policy.checked(name, explore=0.02)
     prior = arms()
     agent = policy.resume(prior, prior.family.empty_statistics(2), 0)
     assert type(agent) is POLICIES[name]
     assert agent.n_tasks == 2
-    assert policy == Policy(name, None, 0.01)
+    assert policy == Policy(name, None, 0.02)
 
 
 def test_agents_have_the_horizon() -> None:
@@ -31,20 +31,14 @@ def test_agents_have_the_horizon() -> None:
     assert max(without) < 0.9
 
 
-@pytest.mark.parametrize("floor", [-0.1, 1.1, float("nan"), True, "0.1", None])
-def test_a_floor_is_a_probability(floor: Any) -> None:
-    with pytest.raises(ParameterError, match="floor must be a number between 0 and 1"):
-        Policy.checked("ts", None, floor)
-
-
-def test_a_floor_that_the_arms_cannot_have() -> None:
-    Policy.checked("ts", None, 1 / 3).check_floor(arms(3))
-    with pytest.raises(ParameterError, match="at most 1 / 4 arms"):
-        Policy.checked("ts", None, 1 / 3).check_floor(arms(4))
+@pytest.mark.parametrize("explore", [-0.1, 1.1, float("nan"), True, "0.1", None])
+def test_a_share_of_exploration_is_a_probability(explore: Any) -> None:
+    with pytest.raises(ParameterError, match="explore must be a number between 0 and 1"):
+        Policy.checked("ts", None, explore)
 
 
 def test_only_thompson_sampling_has_no_use_for_decisions_that_wait() -> None:
-    uses = {name: Policy.checked(name, floor=0.1).uses_waiting for name in POLICIES}
+    uses = {name: Policy.checked(name).uses_waiting for name in POLICIES}
     assert not uses.pop("ts")
     assert all(uses.values())
     assert Policy.checked("ts", 20).uses_waiting, "they count towards the horizon"

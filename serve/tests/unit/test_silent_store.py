@@ -175,7 +175,7 @@ def test_readers_that_hang_do_not_keep_the_service_from_closing(
 
 
 def test_the_process_ends_with_words_if_closing_hangs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     left, statuses = threading.Event(), []
     monkeypatch.setattr(serve, "CLOSE_SECONDS", 0.01)
@@ -184,7 +184,7 @@ def test_the_process_ends_with_words_if_closing_hangs(
         serving_ends()
         assert left.wait(10)
     assert statuses == [1]
-    assert "the store has not answered" in capsys.readouterr().err
+    assert "the store has not answered" in caplog.text
 
 
 def test_a_process_that_closes_in_time_ends_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -326,8 +326,7 @@ class Agent(ABC):
         if offer.new_share is not None:
             new = self._new_arms()
             probabilities = offer.new_share.apply(probabilities, offer.available, new)
-        if offer.floor > 0:
-            probabilities, errors = above_floor(offer, offer.floor, probabilities, errors)
+        probabilities, errors = above_floor(offer, 1, probabilities, errors)
         choice = Choice(draw_rows(self._rng, probabilities), probabilities, errors)
         self._remember(offer, choice)
         return choice
@@ -485,9 +484,12 @@ def _name_in_files(kind: type[Agent]) -> str:
 
 
 def above_floor(
-    offer: Offer, least: float, probabilities: Float[Array, "m K"], errors: Float[Array, "m K"]
+    offer: Offer, k: int, probabilities: Float[Array, "m K"], errors: Float[Array, "m K"]
 ) -> tuple[Float[Array, "m K"], Float[Array, "m K"]]:
-    """Return probabilities and errors, the former above ``least`` for every available action."""
-    mask = offer.available
-    room = 1.0 - offer.floor * mask.sum(axis=1, keepdims=True)
-    return np.where(mask, least + room * probabilities, 0.0), room * errors
+    """Return P(action is among k) and its error, where some choices are drawn evenly."""
+    if not offer.draws_evenly:
+        return probabilities, errors
+    least, share = offer.drawn_evenly
+    room = 1.0 - share
+    law = np.where(offer.available, k * least + room * probabilities, 0.0)
+    return law, room * errors

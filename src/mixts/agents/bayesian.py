@@ -326,14 +326,14 @@ class BeliefAgent(Agent):
 
     def _with_random_rankings(self, offer: Offer, choice: Choice) -> Choice:
         """Return rankings, the whole of which is random as often as its first action would be."""
-        if offer.floor <= 0:
+        if not offer.draws_evenly:
             return choice
         ranked, mask = choice.actions.copy(), offer.available
-        k = ranked.shape[1]
-        rows = np.flatnonzero(self._rng.random(len(ranked)) < offer.floor * mask.sum(axis=1))
+        k, (_, share) = ranked.shape[1], offer.drawn_evenly
+        rows = np.flatnonzero(self._rng.random(len(ranked)) < share[:, 0])
         level = np.zeros((len(rows), mask.shape[1]))
         ranked[rows] = top_rows(self._rng, level, mask[rows], k)
-        return Choice(ranked, *above_floor(offer, k * offer.floor, *choice[1:]))
+        return Choice(ranked, *above_floor(offer, k, *choice[1:]))
 
     def _latent_weights(self, index: Int[Array, " m"]) -> Float[Array, "m L"]:
         """Return the weights of the components by which to decide."""

@@ -168,6 +168,9 @@ class Offer(NamedTuple):
     """Number of actions to rank; None for one action."""
     floor: float = 0.0
     """Least probability of every available action."""
+    explore: float = 0.0
+    """Share of the decisions that is drawn evenly among the available actions: a floor that
+    depends on their number. A caller gives one of the two."""
     new_share: NewShare | None = None
     """Smallest and largest probability of all new arms together; None: no limit."""
 
@@ -217,7 +220,19 @@ class Offer(NamedTuple):
 
         Waiting decisions do not count.
         """
-        return self.money is None and self.top is None and not self.floor and self.new_share is None
+        limited = self.draws_evenly or self.new_share is not None
+        return self.money is None and self.top is None and not limited
+
+    @property
+    def draws_evenly(self) -> bool:
+        """Whether some decisions are drawn evenly among the available actions."""
+        return self.floor > 0 or self.explore > 0
+
+    @property
+    def drawn_evenly(self) -> tuple[Float[Array, "m 1"], Float[Array, "m 1"]]:
+        """The least probability of an available action, and the sum over these, by decision."""
+        n_available = self.available.sum(axis=1, keepdims=True)
+        return self.floor + self.explore / n_available, self.explore + self.floor * n_available
 
     def with_money(
         self,

@@ -152,6 +152,29 @@ def test_a_floor_mixes_with_uniform(case: FamilyCase) -> None:
     np.testing.assert_allclose(floored[2], room * plain[2], rtol=1e-12)
 
 
+def test_a_share_is_drawn_evenly_among_the_available_actions() -> None:
+    """A floor for each decision: the share over the number of its available actions."""
+    case = CASES[0]
+    agents = [mixts.MixTS(case.prior, 3, seed=5) for _ in range(2)]
+    mask = np.ones((3, case.n_actions), bool)
+    mask[1, 0] = mask[2, :-1] = False
+    plain, shared = (
+        agent.decide(agent.offer(case.actions, mask=mask)._replace(explore=explore))
+        for agent, explore in zip(agents, (0.0, 0.2), strict=True)
+    )
+    evenly = mask / mask.sum(axis=1, keepdims=True)
+    wanted = 0.2 * evenly + 0.8 * plain.probabilities
+    np.testing.assert_allclose(shared.probabilities, wanted, rtol=1e-12)
+    assert shared.probabilities[2, -1] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("n", [1, 3, 7, 49, 103])
+def test_all_decisions_may_be_drawn_evenly(n: int) -> None:
+    agent = mixts.MixIDS(mixts.MixturePrior(mixts.BernoulliArms.uniform(n)), 1, seed=1)
+    choice = agent.decide(agent.offer()._replace(explore=1.0))
+    np.testing.assert_allclose(choice.probabilities, 1 / n, rtol=1e-12)
+
+
 def test_an_impossible_action_is_not_drawn() -> None:
     """Probability zero means never, also at the ends of the range."""
     mean = np.array([[0.0, 5.0, 0.0, 5.0, 0.0]])

@@ -317,7 +317,14 @@ FAMILIES: dict[str, tuple[dict[str, Any], Callable[..., np.ndarray]]] = {
 }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+QUICK = ("bernoulli", "student", "logistic", "linear")
+"""One of each kind: counts, real rewards, and both with features."""
+
+
+@pytest.mark.parametrize(
+    "family",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES],
+)
 def test_shuffled_tasks_gain_nothing(family: str, tmp_path: Path) -> None:
     """Two kinds of user differ much; after their names are shuffled there is no difference.
 

@@ -162,7 +162,7 @@ def test_an_interrupted_command_goes_on_from_there(tmp_path: Path) -> None:
 def test_no_worker_is_left_behind(tmp_path: Path, how: signal.Signals) -> None:
     """Ctrl-C goes to the whole group, also while workers start; the others to the command only."""
     process = started(tmp_path / "out", 2, "manifest.json")
-    time.sleep(1.5)
+    time.sleep(0.5 if how == signal.SIGKILL else 1.5)
     if how == signal.SIGINT:
         os.killpg(process.pid, how)
     else:

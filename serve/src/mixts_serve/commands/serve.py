@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import re
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from mixts import MixturePrior
 from mixts.agents import NewShare
 from mixts.cli import share
 from mixts.errors import ParameterError
+from mixts_serve import logs
 
 _DESCRIPTION = """\
 Serve decisions over HTTP. POST /v1/decide chooses an action for a task, POST /v1/reward reports its
@@ -53,11 +53,11 @@ def register(parser: argparse.ArgumentParser) -> None:
     add("--policy", metavar="NAME", help=policy)
     horizon = "expected number of decisions of a task: exploration fades towards its end"
     add("--horizon", type=_count, metavar="N", help=horizon)
-    floor = (
-        "smallest probability of every action (default 0); off-policy evaluation of any other "
-        "policy, and the policies greedy and ucb, need one above 0, such as 1%%"
+    explore = (
+        "share of the decisions that is drawn evenly among the available actions (default 1%%); "
+        "off-policy evaluation of other policies, and the policies greedy and ucb, need one above 0"
     )
-    add("--floor", type=share, default=0.0, metavar="SHARE", help=floor)
+    add("--explore", type=share, metavar="SHARE", help=explore)
     new_items = (
         "largest share of decisions that new arms may take together, such as 5%%, or the smallest "
         "and the largest, such as 1%%-5%% (default: no limit); an arm is new until a prior is "
@@ -92,6 +92,8 @@ def register(parser: argparse.ArgumentParser) -> None:
     add = listening.add_argument
     add("--host", default="127.0.0.1", help="address (default 127.0.0.1: this machine only)")
     add("--port", type=_port, default=8321, help="port (default 8321; 0: any free port)")
+    prefix = "beginning of all paths, such as /bandit, for a proxy that passes them on whole"
+    add("--path-prefix", default="", metavar="PATH", help=prefix)
     tokens = (
         "file of tokens that clients must send: one a line, alone or followed by a space and its "
         "scopes, such as read,write,admin (required unless --host is this machine)"
@@ -121,11 +123,13 @@ def register(parser: argparse.ArgumentParser) -> None:
     levels = ("debug", "info", "warning", "error")
     level = "messages on standard error (default warning; debug: also every request)"
     logging_options.add_argument("--log-level", choices=levels, default="warning", help=level)
+    form = "lines of text (the default), or of JSON: time, level, logger, message and traceback"
+    logging_options.add_argument("--log-format", choices=logs.FORMATS, default="text", help=form)
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal arrives."""
-    with _log_to_stderr(options.log_level):
+    with logs.to_stderr(options.log_level, options.log_format):
         _serve(options)
     return 0
 
@@ -134,10 +138,10 @@ def _serve(options: argparse.Namespace) -> None:
     # Import here: a missing package is reported before anything slow happens.
     from mixts_serve.decider import Decider
     from mixts_serve.http import server
-    from mixts_serve.http.app import Service
+    from mixts_serve.http.app import Service, checked_prefix
     from mixts_serve.http.protocol import Limits
     from mixts_serve.refitter import Refitter
-    from mixts_serve.rules import DEFAULT_POLICY, Policy, Rules
+    from mixts_serve.rules import DEFAULT_EXPLORE, DEFAULT_POLICY, Policy, Rules
     from mixts_serve.store import DecisionStore
     from mixts_serve.versions import check_servable
 
@@ -147,9 +151,11 @@ def _serve(options: argparse.Namespace) -> None:
             "--default-reward needs --reward-window, after which silence counts, such as 30m"
         )
     limits = Limits(body=options.max_body, actions=options.max_actions, batch=options.max_batch)
+    prefix = checked_prefix(options.path_prefix)
     # Check the settings and the prior before a store is created for them.
+    explore = DEFAULT_EXPLORE if options.explore is None else options.explore
     policy = Policy.checked(
-        options.policy or DEFAULT_POLICY, options.horizon, options.floor, options.new_item_share
+        options.policy or DEFAULT_POLICY, options.horizon, explore, options.new_item_share
     )
     rules = Rules.checked(
         policy, options.reward_window, options.default_reward, options.holdback, options.baseline
@@ -162,20 +168,22 @@ def _serve(options: argparse.Namespace) -> None:
         server.bind(options.host, options.port) as listener,
         DecisionStore(options.store) as store,
         Decider(
-            prior, store, policy=policy.name, floor=policy.floor, horizon=policy.horizon,
+            prior, store, policy=policy.name, explore=policy.explore, horizon=policy.horizon,
             new_item_share=policy.new_item_share, reward_window=options.reward_window,
             default_reward=options.default_reward, holdback=options.holdback,
             baseline=options.baseline, max_pending=options.max_pending,
             max_work=options.max_work, max_numbers=options.max_numbers, force=options.force,
         ) as decider,
     ):  # fmt: skip
-        service = Service(decider, store, tokens=tokens, host=options.host, limits=limits)
+        service = Service(
+            decider, store, tokens=tokens, host=options.host, limits=limits, prefix=prefix
+        )
         read_again = None if tokens is None else partial(_read_again, service, options)
 
         def print_address() -> None:
             version = store.active_version()
             details = f"prior version {version}, policy {policy.name}, {store.name}"
-            print(f"mixts: serving {server.url_of(listener)} ({details})", flush=True)
+            print(f"mixts: serving {server.url_of(listener)}{prefix} ({details})", flush=True)
 
         refitter = None
         if options.refit is not None:
@@ -198,12 +206,11 @@ def _exit_if_closing_hangs() -> Iterator[Callable[[], None]]:
     """Yield a function that starts the clock; the process ends if the ``with`` block does not."""
 
     def leave() -> None:
-        print(
-            f"mixts: the store has not answered for {CLOSE_SECONDS:g} s, so the service ends "
-            "without it: operations without a response may or may not have been written; clients "
-            "may repeat them, decisions with the same key",
-            file=sys.stderr,
-            flush=True,
+        log.error(
+            "the store has not answered for %g s, so the service ends without it: operations "
+            "without a response may or may not have been written; clients may repeat them, "
+            "decisions with the same key",
+            CLOSE_SECONDS,
         )
         os._exit(FAILED)
 
@@ -241,25 +248,6 @@ def _read_again(service: Any, options: argparse.Namespace) -> None:
         log.info("read the tokens of %s again", options.token_file)
     except ParameterError as error:
         log.error("the tokens stay as they were: %s", error)
-
-
-@contextmanager
-def _log_to_stderr(level: str) -> Iterator[None]:
-    """Write the messages of the service, the library and the HTTP server to standard error."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("mixts: %(levelname)s: %(message)s"))
-    loggers = [logging.getLogger(name) for name in ("mixts", "mixts_serve", "uvicorn.error")]
-    before = [(logger.level, logger.propagate) for logger in loggers]
-    for logger in loggers:
-        logger.addHandler(handler)
-        logger.setLevel(getattr(logging, level.upper()))
-        logger.propagate = False
-    try:
-        yield
-    finally:
-        for logger, state in zip(loggers, before, strict=True):
-            logger.removeHandler(handler)
-            logger.level, logger.propagate = state
 
 
 def seconds(text: str) -> float:

@@ -1,9 +1,10 @@
-"""``mixts store``: show, check, rebuild, back up or export a store of decisions."""
+"""``mixts store``: show, check, rebuild, back up, export, archive, or erase from a store."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +12,7 @@ from typing import Any
 
 from mixts.cli import FAILED
 from mixts.errors import ParameterError
+from mixts_serve.commands.serve import seconds
 
 _SHOW = "Print the number of tasks, decisions and rewards, and the versions of the prior."
 _CHECK = """\
@@ -24,6 +26,15 @@ refused."""
 _BACKUP = """\
 Copy a SQLite file to a new one; the service may go on meanwhile. The copy has everything that was
 acknowledged before the command began."""
+
+_ERASE = """\
+Erase tasks with everything about them: decisions, rewards, and the actions that only they were
+offered. The counts are then those without them. The service may go on meanwhile. Names that the
+store does not know are counted, so the command may be repeated."""
+_ARCHIVE = """\
+Move decisions that are older than --keep to Parquet files, which `mixts fit` reads. What was
+learned from them stays. The service may go on meanwhile, and a run that was killed is completed by
+the next one."""
 
 _SHOWN = 100
 """Number of damages that are listed."""
@@ -44,6 +55,8 @@ def register(parser: argparse.ArgumentParser) -> None:
         ("rebuild", run_rebuild, "recompute all statistics from the log", _REBUILD),
         ("backup", run_backup, "copy a store that is in use", _BACKUP),
         ("export", run_export, "write decisions to a file", _EXPORT),
+        ("archive", run_archive, "move old decisions to files", _ARCHIVE),
+        ("erase", run_erase, "erase tasks by their names", _ERASE),
     ):
         named[name] = actions.add_parser(name, help=text, description=description)
         named[name].set_defaults(run=run)
@@ -58,6 +71,15 @@ def register(parser: argparse.ArgumentParser) -> None:
     missing = "dsjson: reward of decisions without one (default: leave them out)"
     add("--missing-reward", type=float, metavar="NUMBER", help=missing)
     add("--force", action="store_true", help="overwrite a file that exists")
+    add = named["archive"].add_argument
+    kept = "age from which on decisions are moved, such as 400d"
+    add("--keep", type=seconds, metavar="TIME", required=True, help=kept)
+    add("--to", type=Path, metavar="FOLDER", required=True, help="folder of the files")
+    add = named["erase"].add_argument
+    add("names", nargs="*", metavar="NAME", help="names of tasks")
+    add("--file", metavar="FILE", help="file of more names, one a line; - for standard input")
+    archived = "also erase them from the files of `mixts store archive` in this folder"
+    add("--archive", type=Path, metavar="FOLDER", help=archived)
 
 
 def run_show(options: argparse.Namespace) -> int:
@@ -97,6 +119,11 @@ def run_check(options: argparse.Namespace) -> int:
     with _opened(options.store) as store:
         found = rebuild(store, write=False)
     print(_counted(found))
+    if found.archived_tasks:
+        print(
+            f"{found.archived_decisions:,} of these decisions, of {found.archived_tasks:,} tasks, "
+            "are archived: what they left is taken as it is"
+        )
     for damage in found.damage[:_SHOWN]:
         print(f"damaged: {damage}")
     if len(found.damage) > _SHOWN:
@@ -166,6 +193,55 @@ def run_export(options: argparse.Namespace) -> int:
         print(f"{left_out:,} decisions without a reward were left out")
     print(f"{out} has them: {_size(out.stat().st_size)}")
     return 0
+
+
+def run_archive(options: argparse.Namespace) -> int:
+    """Move old decisions to files, and print how many."""
+    from mixts_serve.store.archive import archive
+
+    with _opened(options.store) as store:
+        done = archive(store, options.to, options.keep)
+    which = "1 file" if done.files == 1 else f"{done.files:,} files"
+    print(f"{done.decisions:,} decisions moved to {which} in {options.to}")
+    return 0
+
+
+def run_erase(options: argparse.Namespace) -> int:
+    """Erase tasks, and print how many."""
+    from mixts_serve.store.archive import erase
+
+    names = [*options.names, *_lines(options.file)]
+    if not names:
+        raise ParameterError("erase needs names of tasks: give some, or a --file of them")
+    with _opened(options.store) as store:
+        done = erase(store, names, options.archive)
+    print(
+        f"{done.tasks:,} tasks with {done.decisions:,} decisions erased, {done.unknown:,} unknown"
+    )
+    if options.archive is not None:
+        print(f"{done.archived:,} decisions erased from {options.archive}")
+    elif done.archived:
+        print(
+            f"ARCHIVED: files outside the store have {done.archived:,} more of their decisions: "
+            "repeat with --archive FOLDER"
+        )
+    if not done.overwritten:
+        print(
+            "NOT OVERWRITTEN: a long read, such as an export, keeps erased bytes in the "
+            "write-ahead log: repeat when it has ended"
+        )
+    return 0 if done.overwritten and (options.archive or not done.archived) else FAILED
+
+
+def _lines(path: str | None) -> list[str]:
+    """Return the lines of a file of names that are not empty."""
+    if path is None:
+        return []
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParameterError(f"{path} cannot be read as UTF-8 text: {error}") from error
+    return [name for line in text.split("\n") if (name := line.removesuffix("\r"))]
 
 
 def _size(n_bytes: int) -> str:

@@ -293,8 +293,8 @@ def policy_short(policy: Policy) -> list[str]:
     words = [f"policy {policy.name}"]
     if policy.horizon is not None:
         words.append(f"horizon {formats.count(policy.horizon)}")
-    if policy.floor:
-        words.append(f"floor {formats.percent(policy.floor)}")
+    if policy.explore:
+        words.append(f"{formats.percent(policy.explore)} drawn evenly")
     return words
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mixts.errors import MixtsError, StoreError
+from mixts.errors import MixtsError, ParameterError, StoreError
 from mixts_serve.http import Receive, Scope, Send, endpoints, protocol
 from mixts_serve.http.endpoints import Endpoints, Request
 from mixts_serve.http.metrics import Metrics
@@ -28,8 +29,17 @@ from mixts_serve.http.refusals import (
     retry_after,
     wrong_method,
 )
-from mixts_serve.http.security import SECURITY_HEADERS, Gate, Tokens
-from mixts_serve.records import Activate, Decide, Decision, Operation, Receipt, Result, Reward
+from mixts_serve.http.security import OPEN_PATHS, SECURITY_HEADERS, Gate, Tokens
+from mixts_serve.records import (
+    Activate,
+    Decide,
+    Decision,
+    MadeDecision,
+    Operation,
+    Receipt,
+    Result,
+    Reward,
+)
 
 PIECE_BYTES = 32 << 10
 """Bytes of a large body that are decoded at a time, which takes a few milliseconds."""
@@ -74,6 +84,11 @@ DECIDE = OperationKind(
     "decide", protocol.read_decide, Decide, Decision, "Choose an action for a task",
     "Make many decisions, each with its own result", "key", (409,),
 )  # fmt: skip
+MADE = OperationKind(
+    "decisions", protocol.read_made, MadeDecision, Decision,
+    "Log a decision that a client made while the service was away",
+    "Log many decisions that a client made, each with its own result", "id", (409,),
+)  # fmt: skip
 REWARD = OperationKind(
     "reward", protocol.read_reward, Reward, Receipt, "Report the reward of a decision",
     "Report many rewards, each with its own result", "value", (404, 409),
@@ -83,7 +98,7 @@ ACTIVATE = OperationKind(
     "Begin the reward window of a deferred decision: its action was shown",
     "Activate many decisions, each with its own result", "id", (404,),
 )  # fmt: skip
-KINDS = (DECIDE, REWARD, ACTIVATE)
+KINDS = (DECIDE, MADE, REWARD, ACTIVATE)
 
 
 class OperationAddress(NamedTuple):
@@ -283,8 +298,10 @@ class Service:
         tokens: Tokens | None = None,
         host: str = "127.0.0.1",
         limits: Limits | None = None,
+        prefix: str = "",
     ) -> None:
         self._limits = limits or Limits()
+        self._prefix = checked_prefix(prefix)
         self._gate = Gate(tokens, host)
         self.metrics = Metrics()
         self._operations = Operations(decider, self._limits, self.metrics)
@@ -292,7 +309,7 @@ class Service:
 
         @cache
         def openapi() -> bytes:
-            return protocol.encode(document(ENDPOINTS, self._limits, needs_token))
+            return protocol.encode(document(ENDPOINTS, self._limits, needs_token, self._prefix))
 
         self._endpoints = Endpoints(
             decider, store, self._limits, self.metrics, openapi, needs_token
@@ -311,9 +328,11 @@ class Service:
         if scope["type"] != "http":
             raise NotImplementedError(f"this application speaks HTTP, not {scope['type']}")
         started = perf_counter()
-        operation = OPERATIONS.get(scope["path"])
-        sender = Sender(send)
+        operation, sender = None, Sender(send)
         try:
+            if self._prefix:
+                self._leave_prefix(scope)
+            operation = OPERATIONS.get(scope["path"])
             headers = read_headers(scope["headers"])
             self._gate.admit(scope, headers)
             if operation is None:
@@ -326,6 +345,19 @@ class Service:
             await sender.refuse(refusal_for(error))
         name = operation.name if operation else scope.get("mixts.endpoint", "none")
         self._count(name, scope, sender.status, started)
+
+    def _leave_prefix(self, scope: Scope) -> None:
+        """Take the prefix off the path; health checks are answered without it, too."""
+        prefix, path = self._prefix, scope["path"]
+        if path.startswith(f"{prefix}/") and scope["raw_path"].startswith(f"{prefix}/".encode()):
+            scope["path"] = path.removeprefix(prefix)
+            scope["raw_path"] = scope["raw_path"].removeprefix(prefix.encode())
+            scope["root_path"] = prefix
+        elif path == prefix:
+            location = (b"location", f"{prefix}/".encode())
+            raise RefusalError(308, "moved", f"the pages are at {prefix}/", headers=(location,))
+        elif path not in OPEN_PATHS:
+            raise RefusalError(404, "not_found", f"all addresses begin with {prefix}/")
 
     async def _operate(
         self, operation: OperationAddress, scope: Scope, receive: Receive, sender: Sender,
@@ -342,9 +374,9 @@ class Service:
     def _count(self, name: str, scope: Scope, status: int, started: float) -> None:
         self.metrics.count_request(name, status, perf_counter() - started)
         if access_log.isEnabledFor(logging.DEBUG):
-            # The path as it came: once decoded, it may have line breaks.
-            address, path = (scope.get("client") or ("",))[0], scope["raw_path"].decode("latin-1")
-            access_log.debug("%s %s %s %d", address, scope["method"], path, status)
+            # Not the path: a task's name may be in it.
+            address = (scope.get("client") or ("",))[0]
+            access_log.debug("%s %s %s %d", address, scope["method"], name, status)
 
     async def _route(self, scope: Scope, receive: Receive, sender: Sender) -> None:
         """Respond to a request for anything but an operation."""
@@ -352,6 +384,18 @@ class Service:
         scope["mixts.endpoint"] = name
         response = await handle(Request(scope, receive, parameters))
         await sender.respond(response.status, response.body, response.headers, response.kind)
+
+
+_PREFIX = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*")
+
+
+def checked_prefix(prefix: str) -> str:
+    """Return the beginning of all addresses, such as "/bandit", or an empty one."""
+    if not _PREFIX.fullmatch(prefix):
+        raise ParameterError(
+            f"a path prefix is like /bandit, of letters, digits and -._~, got {prefix!r}"
+        )
+    return prefix
 
 
 STOPPING = RefusalError(

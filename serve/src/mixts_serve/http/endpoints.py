@@ -20,14 +20,16 @@ from urllib.parse import parse_qsl, unquote
 
 from msgspec.structs import asdict
 
+from mixts import MixturePrior
 from mixts.errors import OverloadedError, ParameterError, StoreError, UnknownTaskError
+from mixts.extend import files
 from mixts_serve.http import Receive, Scope, protocol
 from mixts_serve.http.metrics import CONTENT_TYPE, Metrics
 from mixts_serve.http.openapi import BODY_ERRORS, TASK, Endpoint, parameter
 from mixts_serve.http.protocol import ActivePriorInfo, HealthStatus, Limits, read_headers
 from mixts_serve.http.refusals import Header, RefusalError, retry_after, wrong_method
 from mixts_serve.http.security import PAGE_POLICY
-from mixts_serve.records import Activation, PriorVersion, TaskState
+from mixts_serve.records import Activation, Erased, PriorVersion, TaskState
 from mixts_serve.versions import ArmChanges, ArmList
 
 
@@ -103,6 +105,7 @@ MAX_WAITING = 64
 CLOSE_SECONDS = 5.0
 """Time for calls that run when the service stops; a database that hangs may never answer them."""
 
+VERSION = parameter("version", "path", {"type": "integer", "minimum": 1})
 YES_OR_NO = {"type": "string", "enum": ["true", "false"]}
 
 MAX_UPLOADS = 2
@@ -203,6 +206,15 @@ class Endpoints:
         name = path_parameter(request, "task")
         return json_response(await self.readers.run(self._decider.task, name))
 
+    @endpoint(
+        "DELETE", "/v1/tasks/{task}", Erased, "Erase a task and everything about it",
+        scope="admin", errors=(422,), parameters=(TASK,),
+    )  # fmt: skip
+    async def erase_task(self, request: Request) -> Response:
+        """Erase a task; one that is unknown is no error, so the request may be repeated."""
+        name = path_parameter(request, "task")
+        return json_response(await self.readers.run(self._decider.erase, name))
+
     @endpoint("GET", "/v1/prior", ActivePriorInfo, "Describe the active prior")
     async def prior(self, request: Request) -> Response:
         """Return the active prior's description."""
@@ -246,25 +258,42 @@ class Endpoints:
     @endpoint(
         "POST", "/v1/priors/{version}/activate", Activation, "Activate a version of the prior",
         scope="admin", errors=(404, 422),
-        parameters=(
-            parameter("version", "path", {"type": "integer", "minimum": 1}),
-            parameter("force", "query", YES_OR_NO),
-        ),
+        parameters=(VERSION, parameter("force", "query", YES_OR_NO)),
     )  # fmt: skip
     async def activate_prior(self, request: Request) -> Response:
         """Activate a version of the prior; with force even one that failed its check."""
         force = _flag(request, "force")
+        version = await self._known_version(request)
+        await self.readers.run(self._decider.activate_prior, version, force)
+        return json_response(Activation(version, True))
+
+    @endpoint(
+        "GET", "/v1/priors/{version}", dict[str, Any],
+        "Download a version of the prior: a file as MixturePrior.save writes it", errors=(404,),
+        parameters=(VERSION,),
+    )  # fmt: skip
+    async def download_prior(self, request: Request) -> Response:
+        """Return the file of a version of the prior, in JSON."""
+        version = await self._known_version(request)
+
+        def pack() -> bytes:
+            prior = MixturePrior.from_bytes(self._store.prior_body(version), "the prior")
+            return files.pack_bundle("prior", *prior.bundle(), as_json=True)
+
+        return Response(await self.readers.run(pack))
+
+    async def _known_version(self, request: Request) -> int:
+        """Return the version of the prior that the path names."""
         text = path_parameter(request, "version")
         rows = await self.readers.run(self._decider.priors)
-        version = next((row.version for row in rows if str(row.version) == text), None)
+        version: int | None = next((row.version for row in rows if str(row.version) == text), None)
         if version is None:
             known = ", ".join(str(row.version) for row in rows[-10:])
             raise RefusalError(
                 404, "unknown_prior", f"there is no version {text[:20]!r}; the last are {known}",
                 "version",
             )  # fmt: skip
-        await self.readers.run(self._decider.activate_prior, version, force)
-        return json_response(Activation(version, True))
+        return version
 
     @endpoint(
         "GET", "/v1/arms", ArmList, "List the arms: names, and which are retired or new",
@@ -474,4 +503,5 @@ _HOST = re.compile(r"[A-Za-z0-9.:\[\]-]{1,255}")
 def _address(request: Request) -> str:
     """Return the address of the service as the client's Host header gives it."""
     host = dict(request.scope["headers"]).get(b"host", b"").decode("latin-1")
-    return f"http://{host}" if _HOST.fullmatch(host) else "http://127.0.0.1"
+    prefix = request.scope.get("root_path", "")
+    return f"http://{host if _HOST.fullmatch(host) else '127.0.0.1'}{prefix}"

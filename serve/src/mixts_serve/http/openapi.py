@@ -62,7 +62,9 @@ class Endpoint:
     """True if request and response are lists; a refused item is its error."""
 
 
-def document(endpoints: Sequence[Endpoint], limits: Limits, tokens: bool) -> dict[str, Any]:
+def document(
+    endpoints: Sequence[Endpoint], limits: Limits, tokens: bool, prefix: str = ""
+) -> dict[str, Any]:
     """Return the document of a service with these limits, which needs tokens or not."""
     bodies = [body for each in endpoints for body in (each.response, each.request)]
     types = [body for body in bodies if body is not None and not isinstance(body, str)]
@@ -84,6 +86,7 @@ def document(endpoints: Sequence[Endpoint], limits: Limits, tokens: bool) -> dic
             "summary": "Decisions by Thompson sampling with a mixture prior",
             "version": __version__,
         },
+        "servers": [{"url": prefix or "/"}],
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": {"token": scheme}},
     }
@@ -98,11 +101,12 @@ def _shorten_descriptions(components: dict[str, Any]) -> None:
 
 def _set_lengths(components: dict[str, Any], limits: Limits) -> None:
     """Add the operator's limits, which the types do not know."""
-    fields = components["Decide"]["properties"]
-    for name in ("actions", "mask", "values", "costs"):
-        for form in fields[name]["anyOf"]:
-            if form.get("type") == "array":
-                form["maxItems"] = limits.actions
+    for record in ("Decide", "MadeDecision"):
+        fields = components[record]["properties"]
+        for name in ("actions", "mask", "values", "costs", "probabilities"):
+            for form in fields.get(name, {}).get("anyOf", ()):
+                if form.get("type") == "array":
+                    form["maxItems"] = limits.actions
 
 
 def _operation(

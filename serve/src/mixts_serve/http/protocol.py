@@ -20,7 +20,7 @@ from msgspec import Raw, Struct
 from mixts import MixturePrior
 from mixts_serve.http import Receive
 from mixts_serve.http.refusals import CLOSE, RefusalError
-from mixts_serve.records import Activate, Decide, Reward
+from mixts_serve.records import Activate, Decide, MadeDecision, Reward
 from mixts_serve.versions import ArmChanges
 
 # -- headers and bodies ---------------------------------------------------------------------------
@@ -150,6 +150,7 @@ def encode_error(refusal: RefusalError) -> bytes:
 # -- requests -------------------------------------------------------------------------------------
 
 _decide = msgspec.json.Decoder(Decide)
+_made = msgspec.json.Decoder(MadeDecision)
 _reward = msgspec.json.Decoder(Reward)
 _activate = msgspec.json.Decoder(Activate)
 _arm_changes = msgspec.json.Decoder(ArmChanges)
@@ -172,12 +173,20 @@ def check_content_type(headers: Headers) -> None:
 
 def read_decide(body: bytes | Raw, limits: Limits) -> Decide:
     """Return the request for one decision."""
-    request: Decide = _decode(_decide, body)
+    return _limited(_decode(_decide, body), limits)
+
+
+def read_made(body: bytes | Raw, limits: Limits) -> Decide:
+    """Return the report of a decision that was made elsewhere."""
+    return _limited(_decode(_made, body), limits)
+
+
+def _limited(request: Decide, limits: Limits) -> Decide:
     _check_name(request.task, "task")
     if request.key is not None:
         _check_name(request.key, "key")
-    for name in ("actions", "mask", "values", "costs"):
-        given = getattr(request, name)
+    for name in ("actions", "mask", "values", "costs", "probabilities"):
+        given = getattr(request, name, None)
         if given is not None and len(given) > limits.actions:
             expected = f"expected at most {limits.actions:,} actions"
             raise RefusalError(422, "too_many", expected, name)

@@ -6,6 +6,7 @@ a store's name is a whole store, or it belongs to another program and must not b
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from contextlib import closing, suppress
@@ -15,6 +16,7 @@ from typing import Any
 import apsw
 
 from mixts.errors import StoreError
+from mixts.extend import files
 from mixts_serve.store.tables import SCHEMA_VERSION, TABLES, Dialect
 
 APPLICATION_ID = 0x4D695854
@@ -132,20 +134,34 @@ def sync(path: Path) -> None:
 
 
 def copy(connection: Any, path: Path) -> None:
-    """Copy a database that may be in use to a new file."""
+    """Copy a database that may be in use to a new file, with its permissions and its owner.
+
+    The file has its name when it is complete.
+    """
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        with files.replacing(path) as draft:
+            os.close(os.open(draft, os.O_CREAT | os.O_EXCL, 0o600))
+            connection.execute("VACUUM INTO ?", (str(draft),))
+            _copy_owner(os.stat(connection.filename), draft)
     except OSError as error:
         raise StoreError(f"{path} cannot be made: {error.strerror}") from error
-    try:
-        connection.execute("VACUUM INTO ?", (str(path),))
-    except BaseException as error:
-        path.unlink()
-        if not isinstance(error, apsw.Error):
-            raise
+    except apsw.Error as error:
         raise StoreError(f"{path} was not written: {reason_of(path, error)}") from error
-    sync(path)
     sync(path.parent)
+
+
+def _copy_owner(original: os.stat_result, path: Path) -> None:
+    """Give a file the owner and the permissions of another, or keep it for this user only."""
+    mode = original.st_mode & 0o777
+    own = path.stat()
+    if (own.st_uid, own.st_gid) != (original.st_uid, original.st_gid):
+        try:
+            os.chown(path, original.st_uid, original.st_gid)
+        except OSError:  # only root gives files away
+            mode &= 0o700
+    path.chmod(mode)
 
 
 def use_log(connection: Any, path: Path) -> None:
@@ -197,6 +213,58 @@ def take_over_log(connection: Any, vfs: str | None) -> None:
                 file.xClose()
     finally:
         connection.execute("ROLLBACK")
+
+
+_PAGES = {2: 12, 5: 12, 10: 8, 13: 8}
+"""Bytes of the header of a page of rows, by the kind of page, which is the first of them."""
+_MOST_PAGES = 2**25
+"""From this number on, the first byte of a page of another kind, a page's number, may be a 2."""
+
+
+def overwrite_unused(connection: Any, vfs: str | None) -> bool:
+    """Overwrite the room between the rows of each page of the file, if its log is empty.
+
+    The file is written beside SQLite, which has no call for it: no other process can write
+    meanwhile, and a commit then tells all others to read their pages again. Only room that SQLite
+    does not read is changed. Return False if the log is not empty.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        log = Path(connection.filename_wal)
+        if log.exists() and log.stat().st_size:
+            return False
+        size = connection.pragma("page_size")
+        if connection.pragma("page_count") >= _MOST_PAGES:
+            raise StoreError(
+                f"{connection.filename} is too large for erased rows to be overwritten in place: "
+                "stop the service and run VACUUM"
+            )
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_MAIN_DB
+        file = apsw.VFSFile(vfs or "", connection.filename, [flags, 0])
+        try:
+            for start in range(0, connection.pragma("page_count") * size, size):
+                page = file.xRead(size, start)
+                first, end = _unused(page, 100 if start == 0 else 0)
+                if any(page[first:end]):
+                    file.xWrite(bytes(end - first), start + first)
+            file.xSync(apsw.SQLITE_SYNC_FULL)
+        finally:
+            file.xClose()
+        connection.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('probe', '')")
+        connection.execute("COMMIT")
+        return True
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _unused(page: bytes, header: int) -> tuple[int, int]:
+    """Return where the unused room of a page begins and ends."""
+    if page[header] not in _PAGES:
+        return 0, 0
+    n_rows, end = (int.from_bytes(page[header + i : header + i + 2], "big") for i in (3, 5))
+    first = header + _PAGES[page[header]] + 2 * n_rows
+    return (first, end) if first < end <= len(page) else (0, 0)
 
 
 def _check_version(version: int, path: Path) -> None:

@@ -55,6 +55,9 @@ RESET_PAGES = 16_000
 RESET_SECONDS = 0.1
 """Time that the writer waits for readers of the old log; after that, the log grows on."""
 
+PURGE_ATTEMPTS, PURGE_MS = 5, 1_000
+"""Attempts to empty the log, and how long each waits for readers."""
+
 REOPEN_RETRY_SECONDS = 10.0
 """Time until the next attempt to reopen the file, if a long read prevented the last one."""
 
@@ -143,6 +146,7 @@ class FileConnections:
         # Otherwise SQLite, which is compiled with STAT4, plans a join again for every row that it
         # looks up.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        connection.pragma("secure_delete", 1)  # deleted rows become zeros
         if not read_only:
             chunk = ctypes.c_int(CHUNK_BYTES)
             connection.file_control("main", apsw.SQLITE_FCNTL_CHUNK_SIZE, ctypes.addressof(chunk))
@@ -343,6 +347,28 @@ class WriteAheadLog:
             if self._checkpoint(writer, mode):
                 self._begin()
         writer.set_busy_timeout(BUSY_SECONDS * 1000)
+
+    def purge(self) -> bool:
+        """Empty the log, and overwrite the room in the file that no row uses.
+
+        Deleted rows are zeros in the file, but their earlier versions are in the log, and SQLite
+        leaves copies of rows behind when it splits a page. Return False if a long read, or a
+        checkpoint that failed, prevents it. All threads may call this.
+        """
+        connection = self._connections.connect()
+        try:
+            _sqlite_file.use_log(connection, self._connections.path)
+            connection.pragma("wal_autocheckpoint", 0)
+            for _ in range(PURGE_ATTEMPTS):
+                connection.set_busy_timeout(PURGE_MS)
+                with self._checkpointing:
+                    is_moved = self._checkpoint(connection, apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                connection.set_busy_timeout(BUSY_SECONDS * 1000)
+                if is_moved and _sqlite_file.overwrite_unused(connection, self._connections.vfs):
+                    return True
+            return False
+        finally:
+            connection.close()
 
     def _reopen(self) -> Any:
         """Reopen the file: SQLite then forgets which pages it moved, and reads the whole log."""

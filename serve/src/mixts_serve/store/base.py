@@ -7,17 +7,18 @@ are whole microseconds since 1970, arrays are bytes.
 from __future__ import annotations
 
 import os
+import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec import field as struct_field
 from msgspec.structs import replace
 
-from mixts.errors import ParameterError
+from mixts.errors import ParameterError, StoreUnavailableError
 from mixts.extend import Array, Float
 from mixts_serve import records
 from mixts_serve.store import tables
@@ -49,15 +50,54 @@ LOGGED_COUNTS = {
     "reward_sum": "COALESCE(SUM(r.value), 0.0)",
     "reward_squares": "COALESCE(SUM(r.value * r.value), 0.0)",
 }
-COUNTS_OF_THE_LOG = f"""
-    SELECT {", ".join(LOGGED_COUNTS.values())}
+_COUNTS_OF = f"""
+    SELECT {", ".join(f"{sql} AS {name}" for name, sql in LOGGED_COUNTS.items())}
     FROM decisions d
     CROSS JOIN (SELECT {COUNT_SPANS[0]} AS span UNION ALL SELECT {COUNT_SPANS[1]}) s
     LEFT JOIN rewards r ON r.decision = d.seq
     LEFT JOIN activated a ON a.decision = d.seq LEFT JOIN late_rewards l ON l.decision = d.seq
-    GROUP BY 1, 2, 3, 4, 5
+    {{where}} GROUP BY 1, 2, 3, 4, 5
 """
+COUNTS_OF_THE_LOG = _COUNTS_OF.format(where="")
 """Rows of ``counts`` as they follow from the log."""
+_ADDED = tuple(name for name in tables.COUNTS.columns if name not in tables.COUNTS.key)
+MERGED_COUNTS = "SELECT {} FROM {{}} c GROUP BY {}".format(
+    ", ".join(
+        {"first_at": "MIN(first_at)", "last_at": "MAX(last_at)", "writer": "''"}.get(
+            name, f"SUM({name})" if name in _ADDED else name
+        )
+        for name in LOGGED_COUNTS
+    ),
+    ", ".join(name for name in tables.COUNTS.key if name != "writer"),
+)
+"""Rows of a table of counts, those of all writers together."""
+ALL_COUNTS = MERGED_COUNTS.format(
+    f"({COUNTS_OF_THE_LOG} UNION ALL SELECT {', '.join(LOGGED_COUNTS)} FROM archived_counts)"
+)
+"""Rows of ``counts`` as they follow from the log and from the archived part of it."""
+
+ERASED_START = 2**61
+"""Begin of the span of ``activity`` with what was erased, negative. No other span is that late: all
+sums since some time include it, so that sums of earlier spans may be kept."""
+WINDOWS_OF = (
+    "SELECT CASE WHEN COALESCE(a.default_reward, d.default_reward) IS NULL THEN 0 ELSE 1 END, "
+    "COALESCE(a.due, d.due), d.seq FROM decisions d LEFT JOIN activated a ON a.decision = d.seq"
+)
+_ARCHIVE = (
+    "INSERT INTO meta (name, value) VALUES ('archive', ?) "
+    "ON CONFLICT (name) DO UPDATE SET value = meta.value RETURNING value"
+)
+_ARCHIVABLE = """
+    SELECT d.id, d.seq, d.task, CASE WHEN r.late = 0 THEN r.seq END FROM decisions d
+    LEFT JOIN rewards r ON r.decision = d.seq LEFT JOIN activated a ON a.decision = d.seq
+    WHERE d.id > ? AND d.id < ? AND (
+        r.decision IS NOT NULL OR COALESCE(a.due, d.due) IS NULL
+        OR (COALESCE(a.due, d.due) < ? AND COALESCE(a.default_reward, d.default_reward) IS NULL)
+    ) ORDER BY d.id LIMIT ?
+"""
+_UNUSED_SETS = "NOT EXISTS (SELECT 1 FROM decisions d WHERE d.action_set = action_sets.number)"
+_OF_DECISIONS = (tables.REWARDS, tables.LATE_REWARDS, tables.ACTIVATED, tables.METRICS)
+"""Tables whose rows belong to decisions."""
 
 _SAVED = tuple(name for name in tables.TASKS.columns if name not in ("name", "first_at"))
 """Columns of a task that change."""
@@ -174,6 +214,12 @@ class Changes(Struct):
 # -- a database -----------------------------------------------------------------------------------
 
 
+Value = TypeVar("Value")
+
+_ATTEMPTS = 8
+"""Attempts to complete a transaction that conflicts with those of other writers."""
+
+
 class TransactionConflictError(Exception):
     """The transaction conflicted with another writer's; nothing was changed, so retry it."""
 
@@ -254,6 +300,10 @@ class Transaction(ABC):
         Raise ``TaskLockedError`` if another writer stores the same set and does not finish.
         """
 
+    def take_time(self) -> None:
+        """Lift the limits on the time of the transaction."""
+        return None
+
     @abstractmethod
     def freeze(self) -> None:
         """Keep all other writers out until the transaction ends."""
@@ -261,6 +311,16 @@ class Transaction(ABC):
     @abstractmethod
     def shape(self) -> str | None:
         """Return the shape of the tasks' statistics, locked until the transaction ends."""
+
+    @abstractmethod
+    def _among(self, numbers: Sequence[int]) -> tuple[str, Any]:
+        """Return the condition that a column is one of these numbers, and its parameter."""
+
+    def _delete(self, table: tables.Table, column: str, numbers: Sequence[int]) -> Sequence[int]:
+        """Delete the rows with these numbers in a column; return the rows' own numbers."""
+        among, parameter = self._among(numbers)
+        sql = f"DELETE FROM {table.name} WHERE {column} {among} RETURNING {table.key}"
+        return [number for (number,) in self._execute(sql, (parameter,))]
 
     # -- finding ------------------------------------------------------------------------------
 
@@ -321,14 +381,120 @@ class Transaction(ABC):
         """Return sets of actions, by their numbers."""
         return {found.number: found for found in self._find(tables.OFFERED, "s.number", numbers)}
 
+    # -- erasing and archiving ----------------------------------------------------------------
+
+    FOR_UPDATE = ""
+    """End of a statement that locks the tasks that it finds."""
+
+    def erase(self, names: Sequence[str]) -> records.Erased:
+        """Erase tasks with everything about them, and take them out of all counts."""
+        entries = [
+            tables.TASK.read(row)
+            for row in self._execute_where(
+                tables.TASK.sql, ("t.name",), [(name,) for name in names], self.FOR_UPDATE
+            )
+        ]
+        tasks = [entry.number for entry in entries]
+        among, parameter = self._among(tasks)
+        rows = self._execute(f"SELECT seq FROM decisions WHERE task {among}", (parameter,))
+        decisions = [seq for (seq,) in rows]
+        counts = [_negative(count) for count in self.logged_counts(decisions)]
+        tally = records.Tally(start=ERASED_START, writer=self.writer, tasks=-len(tasks))
+        for name in records.COUNTED:
+            setattr(tally, name, -sum(getattr(entry, name) for entry in entries))
+        n_archived = sum(base.decisions for base in self.find_bases(tasks))
+        self.remove_decisions(decisions)
+        self._delete(tables.BASES, "task", tasks)
+        self._delete(tables.TASKS, "number", tasks)
+        self.add_counts(tables.COUNTS, counts)
+        self._execute_each(tables.ACTIVITY.count, [tables.ACTIVITY.values(tally)] if tasks else [])
+        return records.Erased(len(tasks), len(decisions), len(names) - len(tasks), n_archived)
+
+    def find_bases(self, tasks: Sequence[int]) -> list[records.TaskBase]:
+        """Return what archived rows left of tasks."""
+        return self._find(tables.BASE, "b.task", tasks)
+
+    def begin_archive(self, name: str) -> str:
+        """Return the name of the archive and the number of its files; lock both.
+
+        ``name`` is that of the archive if the store has none yet.
+        """
+        return str(self._one(_ARCHIVE, f"{name} 0"))
+
+    def find_archivable(
+        self, ids: tuple[bytes, bytes], now: int, limit: int
+    ) -> list[ArchivableDecision]:
+        """Return decisions with ids in a range, oldest first, that wait for nothing.
+
+        They have a reward, or a window that has ended without one, or they have no window.
+        """
+        return [ArchivableDecision(*row) for row in self._execute(_ARCHIVABLE, (*ids, now, limit))]
+
+    def first_rewards_of_others(self, decisions: Sequence[int], last: int) -> dict[int, int]:
+        """Return the first reward up to ``last`` that a task learned for any other decision."""
+        among, parameter = self._among(decisions)
+        rows = self._execute(
+            "SELECT d.task, MIN(r.seq) FROM rewards r JOIN decisions d ON d.seq = r.decision "
+            f"WHERE r.seq <= ? AND r.late = 0 AND NOT d.seq {among} GROUP BY d.task",
+            (last, parameter),
+        )
+        return dict(rows)
+
+    def archive(
+        self, decisions: Sequence[int], bases: Sequence[records.TaskBase], archive: str
+    ) -> None:
+        """Delete decisions that a file has, and keep what they add to counts and statistics."""
+        self.add_counts(tables.ARCHIVED_COUNTS, self.logged_counts(decisions))
+        self.remove_decisions(decisions)
+        self._append(tables.BASES, [base for base in bases if not base.seq])
+        known = [base for base in bases if base.seq]
+        self._update(tables.BASES, tables.BASES.columns, known)
+        self._set(records.MetaEntry("archive", archive))
+
+    def rows_among(self, sql: str, decisions: Sequence[int]) -> list[tables.Row]:
+        """Read rows of these decisions: ``sql`` has ``{where}`` for the condition on ``d.seq``."""
+        among, parameter = self._among(decisions)
+        return self._execute(sql.format(where=f"d.seq {among}"), (parameter,))
+
+    def remove_decisions(self, decisions: Sequence[int]) -> None:
+        """Delete decisions, what belongs to them, and the actions that only they chose from."""
+        among, parameter = self._among(decisions)
+        self._execute(
+            "DELETE FROM open_windows WHERE (has_default, due, decision) IN "
+            f"({WINDOWS_OF} WHERE d.seq {among})",
+            (parameter,),
+        )
+        for table in _OF_DECISIONS:
+            self._delete(table, "decision", decisions)
+        offers = self._execute(
+            f"SELECT DISTINCT action_set FROM decisions WHERE seq {among} "
+            "AND action_set IS NOT NULL",
+            (parameter,),
+        )
+        self._delete(tables.DECISIONS, "seq", decisions)
+        among, parameter = self._among([number for (number,) in offers])
+        unused = f"SELECT number FROM action_sets WHERE number {among} AND {_UNUSED_SETS}"
+        numbers = [number for (number,) in self._execute(unused, (parameter,))]
+        self._delete(tables.ACTION_SETS, "number", numbers)
+
+    def logged_counts(self, decisions: Sequence[int]) -> list[records.SpanCount]:
+        """Return what decisions add to the counts over time."""
+        among, parameter = self._among(decisions)
+        rows = self._execute(_COUNTS_OF.format(where=f"WHERE d.seq {among}"), (parameter,))
+        return [records.SpanCount(**dict(zip(LOGGED_COUNTS, row, strict=True))) for row in rows]
+
+    def add_counts(self, table: tables.Table, counts: Sequence[records.SpanCount]) -> None:
+        """Add counts to those of a table."""
+        for count in counts:
+            count.writer = self.writer
+        self._execute_each(table.count, list(map(table.values, counts)))
+
     # -- writing ------------------------------------------------------------------------------
 
     def add(self, changes: Changes, now: int) -> None:
         """Log rewards, activations and decisions, open and close windows, and save the tasks."""
         tally = changes.tally
         tally.start, tally.writer = now - now % SPAN_US, self.writer
-        for count in changes.counts.values():
-            count.writer = self.writer
         with self._together():
             self._append(tables.REWARDS, changes.rewards)
             self._append(tables.LATE_REWARDS, changes.late_rewards)
@@ -337,9 +503,7 @@ class Transaction(ABC):
             self._log(changes.decisions)
             self.replace_windows(changes.closed, changes.opened)
             self.save_tasks(changes.tasks)
-            self._execute_each(
-                tables.COUNTS.count, list(map(tables.COUNTS.values, changes.all_counts()))
-            )
+            self.add_counts(tables.COUNTS, changes.all_counts())
             self._execute_each(tables.ACTIVITY.count, [tables.ACTIVITY.values(tally)])
 
     def _log(self, decisions: Sequence[records.LoggedDecision]) -> None:
@@ -366,9 +530,9 @@ class Transaction(ABC):
         )
 
     def replace_counts(self) -> None:
-        """Make all rows of ``counts`` again, from the log."""
+        """Make all rows of ``counts`` again, from the log and its archived part."""
         self._execute("DELETE FROM counts")
-        self._execute(f"INSERT INTO counts ({', '.join(LOGGED_COUNTS)}) {COUNTS_OF_THE_LOG}")
+        self._execute(f"INSERT INTO counts ({', '.join(LOGGED_COUNTS)}) {ALL_COUNTS}")
 
     def add_prior(self, prior: records.LoggedPrior) -> tuple[int, bool]:
         """Return the version of a prior, and whether it is new; a known prior keeps its version.
@@ -421,6 +585,22 @@ class Transaction(ABC):
         self._execute(_SET_META, tables.META.values(entry))
 
 
+def _negative(count: records.SpanCount) -> records.SpanCount:
+    """Return counts that take others away."""
+    added = {name: -getattr(count, name) for name in _ADDED if not name.endswith("_at")}
+    return replace(count, **added)
+
+
+class ArchivableDecision(NamedTuple):
+    """A decision that may be archived."""
+
+    id: bytes
+    seq: int
+    task: int
+    reward: int | None
+    """Number of its reward; None if it has none that was learned from."""
+
+
 FeatureSets = dict[int, Float[Array, "K d"]]
 """Feature rows by the number of their action set."""
 
@@ -460,6 +640,19 @@ class Backend(ABC):
         :class:`TransactionConflictError`, after which the batch is retried.
         """
 
+    def transact(self, work: Callable[[Transaction], Value], wait: bool = True) -> Value:
+        """Call a function in one transaction; retry after a conflict with another writer."""
+        for _ in range(_ATTEMPTS):
+            try:
+                with self.transaction(wait) as transaction:
+                    return work(transaction)
+            except TransactionConflictError as error:
+                conflict = error
+        raise StoreUnavailableError(
+            f"{self.name}: {_ATTEMPTS} attempts conflicted with other writers ({conflict}); "
+            "nothing was changed"
+        ) from conflict
+
     @abstractmethod
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tables.Row]:
         """Read, from any thread; statements have ``?`` for parameters."""
@@ -490,11 +683,19 @@ class Backend(ABC):
         """
         yield from ()
 
+    def purge(self) -> bool:
+        """Overwrite deleted rows where the database leaves their bytes in its files.
+
+        Return False if a long read prevents it. A server does this in its own time.
+        """
+        return True
+
     def backup(self, path: Path) -> None:
         """Copy the database to a new file, while it is in use."""
         raise ParameterError(
-            f"mixts copies SQLite files only: copy {self.name} with the tools of "
-            f"{self.database}, such as pg_dump"
+            f"mixts copies SQLite files only. Copy this store with PostgreSQL's own tool: "
+            f"pg_dump --format=custom --schema=mixts --file={shlex.quote(str(path))} "
+            f"{shlex.quote(self.name)} (and a password); pg_restore brings it back"
         )
 
     @abstractmethod

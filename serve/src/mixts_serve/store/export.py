@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,23 +90,52 @@ def export(
     Exported
         The number of decisions, and of those with a reward.
     """
-    _check_pyarrow()
+    check_pyarrow()
+    return _write(store, path, _Part(0, store.backend.value(_LAST), since, until))
+
+
+def export_decisions(
+    store: DecisionStore, path: str | os.PathLike[str], chosen: Mapping[bytes, int]
+) -> Exported:
+    """Write some decisions, their numbers by their ids, as ``export`` does."""
+    check_pyarrow()
+    first, last = min(chosen.values()), max(chosen.values())
+    return _write(store, path, _Part(first - 1, last, None, None, chosen))
+
+
+class _Part(NamedTuple):
+    """A part of the log."""
+
+    after: int
+    """The decisions have larger numbers."""
+    end: int
+    """The largest number."""
+    since: float | None
+    until: float | None
+    ids: Mapping[bytes, int] | None = None
+    """Ids of the decisions; None: all."""
+
+
+def _write(store: DecisionStore, path: str | os.PathLike[str], part: _Part) -> Exported:
     chosen = decisions.format_of(path)
-    span = _span(since, until)
-    end = store.backend.value(_LAST)
+    span = _span(part.since, part.until)
     priors = _priors(store)  # after the query: so no decision's prior is missing
     family = priors[max(priors)].family
     has_features = family.n_features is not None
     raw = _raw_columns(priors)
-    columns = decisions.schema(has_features, _about(store, priors, since, until), raw)
+    columns = decisions.schema(has_features, _about(store, priors, part), raw)
     n_rows = n_rewards = 0
     compressed = os.fspath(path).lower().endswith(".gz")
     with (
-        files.replacing(path) as part,
-        decisions.writing(part, columns, chosen, compressed=compressed) as append,
+        files.replacing(path) as draft,
+        decisions.writing(draft, columns, chosen, compressed=compressed) as append,
     ):
-        for first, last in _pages(store, end, span, _row_factor(family)):
+        for first, last in _pages(store, part, span, _row_factor(family)):
             rows = store.backend.query(_PAGE, (first, last, *span))
+            if part.ids is not None:
+                rows = [row for row in rows if bytes(row[0]) in part.ids]
+            if not rows:
+                continue
             offers = {}
             if has_features:
                 found = store.backend.read(tables.OFFERED, (first, last), _OFFERED)
@@ -123,11 +152,11 @@ def export(
 
 
 def _pages(
-    store: DecisionStore, end: int, span: tuple[int, int], row_factor: int
+    store: DecisionStore, part: _Part, span: tuple[int, int], row_factor: int
 ) -> Iterator[tuple[int, int]]:
     """Yield the first and the last ``seq`` of each page."""
-    done = 0
-    while sizes := store.backend.query(_SIZES, (done, end, *span, _PAGE_ROWS)):
+    done = part.after
+    while sizes := store.backend.query(_SIZES, (done, part.end, *span, _PAGE_ROWS)):
         n_bytes = [
             tables.WORD * tables.n_probabilities(length, bytes(head)) for _, length, head in sizes
         ]
@@ -297,12 +326,7 @@ def _present_names(
     return names
 
 
-def _about(
-    store: DecisionStore,
-    priors: Mapping[int, MixturePrior],
-    since: float | None,
-    until: float | None,
-) -> dict[str, Any]:
+def _about(store: DecisionStore, priors: Mapping[int, MixturePrior], part: _Part) -> dict[str, Any]:
     """Return the metadata of the file."""
     return {
         "mixts": mixts.__version__,
@@ -317,8 +341,8 @@ def _about(
             for version, prior in priors.items()
         },
         "exported_at": time.time(),
-        "since": since,
-        "until": until,
+        "since": part.since,
+        "until": part.until,
     }
 
 
@@ -333,9 +357,10 @@ def _span(since: float | None, until: float | None) -> tuple[int, int]:
     return start, end
 
 
-def _check_pyarrow() -> None:
+def check_pyarrow() -> None:
+    """Raise ``MissingExtraError`` if pyarrow, which writes the files, is not installed."""
     try:
-        import pyarrow  # noqa: F401
+        import pyarrow.parquet  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(
             "exporting decisions needs pyarrow: pip install 'mixts[table]'"

@@ -56,7 +56,10 @@ _CLOCK = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint"
 """The server's clock: replicas on machines whose clocks are wrong agree when windows end."""
 
 _INVALID_ROWS = (psycopg.IntegrityError, psycopg.DataError)
-_CONFLICTS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+_CONFLICTS = (
+    psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure,
+    psycopg.errors.ForeignKeyViolation,  # a set of actions was removed, or is chosen from again
+)  # fmt: skip
 
 LOCK = 0x4D695854
 """Advisory lock that lets only one of several starting replicas create the tables."""
@@ -151,6 +154,11 @@ class PostgresTransaction(Transaction):
         values = attrgetter(*columns, str(table.key))
         self._execute_each(table.update(*columns), [values(record) for record in records])
 
+    FOR_UPDATE = " ORDER BY t.number FOR UPDATE"
+
+    def _among(self, numbers: Sequence[int]) -> tuple[str, Any]:
+        return "= ANY(?::bigint[])", list(numbers)
+
     @contextmanager
     def _together(self) -> Iterator[None]:
         with self._backend.connections.writing(), self._connection.pipeline():
@@ -171,7 +179,11 @@ class PostgresTransaction(Transaction):
         if names:
             n_new = self._run(_NEW_TASKS, (*_new_task(now), list(names))).rowcount
         rows = self._execute(_LOCK_TASKS, (list(names), list(numbers)))
-        return [tables.TASK.read(row) for row in rows], n_new
+        entries = [tables.TASK.read(row) for row in rows]
+        found = {entry.name for entry in entries} | {entry.number for entry in entries}
+        if not found.issuperset(names) or not found.issuperset(numbers):
+            raise TransactionConflictError("a task was erased")
+        return entries, n_new
 
     def _lock_unlocked_tasks(
         self, names: Sequence[str], numbers: Sequence[int], now: int
@@ -252,10 +264,12 @@ class PostgresTransaction(Transaction):
             )
         return int(number)
 
-    def freeze(self) -> None:
-        # A rebuild takes as long as it takes.
+    def take_time(self) -> None:
         for name in write_limits(self._connection):
             self._execute(f"SET LOCAL {name} TO 0")
+
+    def freeze(self) -> None:
+        self.take_time()  # a rebuild takes as long as it takes
         self._execute(f"SET LOCAL lock_timeout TO '{LOCK_SECONDS}s'")
         self._execute("LOCK TABLE tasks IN EXCLUSIVE MODE")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -11,50 +11,43 @@ from msgspec.structs import replace
 
 from mixts.errors import StoreError
 from mixts.extend import Array, Family, Int, Statistics
-from mixts_serve.records import COUNTED, OpenWindow, TaskEntry
-from mixts_serve.store.base import COUNTS_OF_THE_LOG, LOGGED_COUNTS, Backend, Transaction
+from mixts_serve.records import COUNTED, OpenWindow, TaskBase, TaskEntry
+from mixts_serve.store.base import ALL_COUNTS, LOGGED_COUNTS, MERGED_COUNTS, WINDOWS_OF, Transaction
 from mixts_serve.store.store import DecisionStore
-from mixts_serve.store.tables import COUNTS, OFFERED, OPEN_WINDOWS, TASK, Row
+from mixts_serve.store.tables import BASE, COUNTS, OPEN_WINDOWS, TASK, ActionSet, Row
 from mixts_serve.versions import LoadedPrior
+
+SetsOf = Callable[[Sequence[int]], Mapping[int, ActionSet]]
+"""Function that reads sets of actions by their numbers."""
 
 CHUNK = 20_000
 """Number of rewards that are learned from at a time, and of tasks that are compared."""
-
-_ASKED = 1_000
-"""Number of sets of actions that are read together."""
 
 _SHOWN = 10
 """Number of differing tasks that are named."""
 
 _NUMBERS = "SELECT number FROM tasks ORDER BY number"
-_DECISIONS = "SELECT task, COUNT(*) FROM decisions GROUP BY task"
+_BASES = f"{BASE.sql} ORDER BY b.task"
+_DECISIONS = "SELECT d.task, COUNT(*) FROM decisions d WHERE {where} GROUP BY d.task"
 _DEFERRED = (
     "SELECT d.task, COUNT(*) FROM decisions d LEFT JOIN activated a ON a.decision = d.seq "
-    "WHERE d.deferred = 1 AND a.decision IS NULL GROUP BY d.task"
+    "WHERE d.deferred = 1 AND a.decision IS NULL AND {where} GROUP BY d.task"
 )
 _LATE = (
     "SELECT d.task, COUNT(*) FROM late_rewards l JOIN decisions d ON d.seq = l.decision "
-    "GROUP BY d.task"
+    "WHERE {where} GROUP BY d.task"
 )
 _TASKS = f"{TASK.sql} ORDER BY number"
-REWARDS = (
+_REWARDS = (
     "SELECT d.task, d.action, d.action_set, r.value, r.late, r.is_default FROM rewards r "
-    "JOIN decisions d ON d.seq = r.decision"
+    "JOIN decisions d ON d.seq = r.decision WHERE {where} ORDER BY r.seq"
 )
-"""What is learned from, in the order of ``r.seq``."""
-_REWARDS = f"{REWARDS} ORDER BY r.seq"
-_KEY = tuple(name for name in COUNTS.key if name != "writer")
 _SUMS = ("reward_sum", "reward_squares")
-_MERGED = {"first_at": "MIN(first_at)", "last_at": "MAX(last_at)", "writer": "''"}
-_STORED_COUNTS = (
-    f"SELECT {', '.join(n if n in _KEY else _MERGED.get(n, f'SUM({n})') for n in LOGGED_COUNTS)} "
-    f"FROM counts GROUP BY {', '.join(_KEY)}"
-)
+_BOUNDS = ("first_at", "last_at")
+_STORED_COUNTS = f"{MERGED_COUNTS.format('counts')} HAVING SUM(decisions) <> 0"
 _STORED_WINDOWS = f"SELECT {', '.join(OPEN_WINDOWS.key)} FROM open_windows"
 _LOGGED_WINDOWS = (
-    "SELECT CASE WHEN COALESCE(a.default_reward, d.default_reward) IS NULL THEN 0 ELSE 1 END, "
-    "COALESCE(a.due, d.due), d.seq FROM decisions d LEFT JOIN activated a ON a.decision = d.seq "
-    "LEFT JOIN rewards r ON r.decision = d.seq "
+    f"{WINDOWS_OF} LEFT JOIN rewards r ON r.decision = d.seq "
     "WHERE r.decision IS NULL AND COALESCE(a.due, d.due) IS NOT NULL"
 )
 
@@ -78,6 +71,10 @@ class Rebuilt:
     """Number of counts over time (of an arm, a version and a policy) that differ from the log."""
     damage: tuple[str, ...] = ()
     """What is wrong with the content of the store: rows that differ from their checksums."""
+    archived_tasks: int = 0
+    """Number of tasks whose first decisions are archived: their statistics begin with those that
+    the archived rewards gave, and are compared from there on."""
+    archived_decisions: int = 0
 
     @property
     def n_differences(self) -> int:
@@ -101,7 +98,7 @@ def rebuild(store: DecisionStore, *, write: bool = True) -> Rebuilt:
     -------
     Rebuilt
     """
-    active = _active(store)
+    active = active_prior(store)
     damage = tuple(store.backend.check())
     if damage and write:
         raise StoreError(
@@ -123,15 +120,9 @@ def _rebuild(
     with store.backend.transaction() as transaction:
         transaction.freeze()
         numbers = np.array([row[0] for row in store.backend.scan(_NUMBERS)], np.int64)
-        log = Relearned(numbers, active.prior.family)
-        for counts, sql in (
-            (log.decisions, _DECISIONS), (log.deferred, _DEFERRED), (log.late, _LATE),
-        ):  # fmt: skip
-            for task, n in store.backend.scan(sql):
-                counts[log.rows([task])] = n
-        rewards = store.backend.scan(_REWARDS)
-        while chunk := list(islice(rewards, CHUNK)):
-            log.learn(chunk, store.backend)
+        bases = [BASE.read(row) for row in store.backend.scan(_BASES)]
+        log = Replay(numbers, active.prior.family, bases)
+        log.read(store.backend.scan, "1 = 1", transaction.find_action_sets)
         examples: list[str] = []
         n_differing = 0
         for wrong in _differences(store, active, log):
@@ -144,6 +135,7 @@ def _rebuild(
     return Rebuilt(
         len(numbers), int(log.decisions.sum()), int(log.rewards.sum()), int(log.late.sum()),
         n_differing, tuple(examples), int(log.defaults.sum()), n_windows, n_counts, damage,
+        len(bases), sum(base.decisions for base in bases),
     )  # fmt: skip
 
 
@@ -159,14 +151,16 @@ def _compare_windows(store: DecisionStore, transaction: Transaction, write: bool
 
 def _compare_counts(store: DecisionStore, transaction: Transaction, write: bool) -> int:
     """Return the number of counts over time that differ from the log, after correcting them."""
-    stored, logged = (_counts(store, sql) for sql in (_STORED_COUNTS, COUNTS_OF_THE_LOG))
+    stored, logged = (_counts(store, sql) for sql in (_STORED_COUNTS, ALL_COUNTS))
     # Sums depend on the order of the rewards, in their last digits.
     same = [
         key
-        for key, (counts, sums) in logged.items()
+        for key, (counts, (first, last), sums) in logged.items()
         if key in stored
         and stored[key][0] == counts
-        and np.allclose(stored[key][1], sums, rtol=1e-9, atol=1e-9)
+        # The first and the last of the decisions may have been erased.
+        and stored[key][1][0] <= first <= last <= stored[key][1][1]
+        and np.allclose(stored[key][2], sums, rtol=1e-9, atol=1e-9)
     ]
     n_wrong = len(stored.keys() | logged.keys()) - len(same)
     if write and n_wrong:
@@ -174,26 +168,34 @@ def _compare_counts(store: DecisionStore, transaction: Transaction, write: bool)
     return n_wrong
 
 
-def _counts(store: DecisionStore, sql: str) -> dict[Row, tuple[list[int], list[float]]]:
-    """Return the numbers and the sums of the rows of ``counts`` by their keys."""
+def _counts(store: DecisionStore, sql: str) -> dict[Row, tuple[list[int], list[int], list[float]]]:
+    """Return numbers, first and last times, and sums of the rows of ``counts`` by their keys."""
     found = {}
     for row in store.backend.scan(sql):
         value = dict(zip(LOGGED_COUNTS, row, strict=True))
         key = tuple(value.pop(name) for name in COUNTS.key)
         sums = [float(value.pop(name)) for name in _SUMS]
-        found[key] = ([int(number) for number in value.values()], sums)
+        bounds = [int(value.pop(name)) for name in _BOUNDS]
+        found[key] = ([int(number) for number in value.values()], bounds, sums)
     return found
 
 
-class Relearned:
-    """The tasks as recomputed from the log."""
+class Replay:
+    """Tasks as they follow from the log, after what archived rows left."""
 
-    def __init__(self, numbers: Int[Array, " n"], family: Family) -> None:
+    def __init__(
+        self, numbers: Int[Array, " n"], family: Family, bases: Sequence[TaskBase]
+    ) -> None:
         self._numbers = numbers
         self._family = family
         self._sets: dict[int, Array] = {}
-        self.statistics: Statistics = family.empty_statistics(len(numbers))
+        before = {base.task: bytes(base.statistics) for base in bases}
+        self.statistics: Statistics = family.empty_statistics(0).decode(
+            [before.get(number, b"") for number in numbers.tolist()]
+        )
         self._counts = np.zeros((len(COUNTED), len(numbers)), np.int64)
+        for base in bases:
+            self._counts[:, self.rows([base.task])[0]] = [getattr(base, name) for name in COUNTED]
         self.decisions, self.rewards, self.late, self.defaults, self.deferred = self._counts
 
     def rows(self, tasks: list[int]) -> Int[Array, " m"]:
@@ -204,7 +206,18 @@ class Relearned:
         """Return the counts of a task, by the names of its fields."""
         return dict(zip(COUNTED, self._counts[:, row].tolist(), strict=True))
 
-    def learn(self, chunk: list[Row], backend: Backend) -> None:
+    def read(self, rows_of: Callable[[str], Iterable[Row]], where: str, sets_of: SetsOf) -> None:
+        """Count the decisions of the log with a condition, and learn from their rewards."""
+        for counts, sql in (
+            (self.decisions, _DECISIONS), (self.deferred, _DEFERRED), (self.late, _LATE),
+        ):  # fmt: skip
+            for task, n in rows_of(sql.format(where=where)):
+                counts[self.rows([task])] += n
+        rewards = iter(rows_of(_REWARDS.format(where=where)))
+        while chunk := list(islice(rewards, CHUNK)):
+            self._learn(chunk, sets_of)
+
+    def _learn(self, chunk: list[Row], sets_of: SetsOf) -> None:
         """Learn from the next rewards of the log."""
         tasks, actions, sets, values, late, defaults = zip(*chunk, strict=True)
         rows, is_late = self.rows(list(tasks)), np.array(late, bool)
@@ -215,26 +228,23 @@ class Relearned:
         if not len(learned):
             return
         if self._family.n_arms is None:
-            self._find_sets({sets[i] for i in learned}, backend)
+            self._find_sets({sets[i] for i in learned}, sets_of)
             taken: Array = np.stack([self._sets[sets[i]][actions[i]] for i in learned])
         else:
             taken = np.array([actions[i] for i in learned], np.int64)
         observed = self.statistics.observations(taken, np.array(values, float)[learned])
         self.statistics.observe(rows[learned], observed)
 
-    def _find_sets(self, numbers: set[int], backend: Backend) -> None:
+    def _find_sets(self, numbers: set[int], sets_of: SetsOf) -> None:
         if len(self._sets) > CHUNK:
             self._sets.clear()
         missing = sorted(numbers - self._sets.keys())
-        for start in range(0, len(missing), _ASKED):
-            some = missing[start : start + _ASKED]
-            places = ", ".join("?" * len(some))
-            for found in backend.read(OFFERED, some, f" WHERE s.number IN ({places})"):
-                self._sets[found.number] = found.rows
+        for number, actions in sets_of(missing).items():
+            self._sets[number] = actions.rows
 
 
 def _differences(
-    store: DecisionStore, active: LoadedPrior, log: Relearned
+    store: DecisionStore, active: LoadedPrior, log: Replay
 ) -> Iterator[list[TaskEntry]]:
     """Yield the tasks that differ as they should be, a chunk at a time."""
     stored = map(TASK.read, store.backend.scan(_TASKS))
@@ -256,7 +266,8 @@ def _differences(
         ]
 
 
-def _active(store: DecisionStore) -> LoadedPrior:
+def active_prior(store: DecisionStore) -> LoadedPrior:
+    """Return the active prior of a store; raise ``StoreError`` if it has none."""
     version = store.active_version()
     body = None if version is None else store.prior_body(version)
     if version is None or body is None:

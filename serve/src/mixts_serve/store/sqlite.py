@@ -10,6 +10,7 @@ missing row is noticed. The tables ``counts``, ``activity`` and ``open_windows``
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
@@ -27,7 +28,13 @@ from msgspec import msgpack
 from msgspec.structs import replace
 
 from mixts.errors import StoreUnavailableError
-from mixts_serve.records import Deployment, LoggedDecision, TaskEntry, WaitingDecision
+from mixts_serve.records import (
+    Deployment,
+    LoggedDecision,
+    Removal,
+    TaskEntry,
+    WaitingDecision,
+)
 from mixts_serve.store import _sqlite_file, tables
 from mixts_serve.store._sqlite_log import BUSY_SECONDS, FileConnections, WriteAheadLog
 from mixts_serve.store.base import WAITING, Backend, Transaction, WouldWaitError
@@ -173,6 +180,24 @@ class SQLiteTransaction(Transaction):
             for each in records
         ]
         self._execute_each(table.update(*columns, "checksum"), rows)
+
+    def _among(self, numbers: Sequence[int]) -> tuple[str, Any]:
+        return "IN (SELECT value FROM json_each(?))", json.dumps(list(numbers))
+
+    def _delete(self, table: tables.Table, column: str, numbers: Sequence[int]) -> Sequence[int]:
+        """Delete rows, and note the gap that they leave."""
+        deleted = super()._delete(table, column, numbers)
+        if deleted:
+            known = self._find(tables.REMOVAL, "r.name", [table.name])
+            note = known[0] if known else Removal(0, table.name)
+            note.n += len(deleted)
+            note.total = (note.total + sum(deleted)) % _MODULUS
+            note.last = max(note.last, *deleted, 0)
+            if known:
+                self._update(tables.REMOVED, ("n", "total", "last"), [note])
+            else:
+                self._append(tables.REMOVED, [note])
+        return deleted
 
     def _log(self, decisions: Sequence[LoggedDecision]) -> None:
         # The numbers are known: no row need be found.
@@ -332,6 +357,12 @@ class SQLiteBackend(Backend):
         except apsw.Error as error:
             raise self._unavailable(error) from error
 
+    def purge(self) -> bool:
+        try:
+            return self._log.purge()
+        except apsw.Error as error:
+            raise self._unavailable(error) from error
+
     def backup(self, path: Path) -> None:
         with self._connections.separate_reader() as reader:
             _sqlite_file.copy(reader, path)
@@ -362,13 +393,47 @@ _CHECKED_ROWS = 1_000
 Execute = Callable[[str, tables.Row], list[tables.Row]]
 
 
+_MODULUS = 2**62
+
+
 def _last(execute: Execute, table: tables.Table) -> int:
-    """Return the last number of a table."""
-    return int(execute(f"SELECT COALESCE(MAX({table.key}), 0) FROM {table.name}", ())[0][0])
+    """Return the last number that a row of a table ever had."""
+    ((last, removed),) = execute(
+        f"SELECT (SELECT MAX({table.key}) FROM {table.name}), "
+        "(SELECT last FROM removed WHERE name = ?)",
+        (table.name,),
+    )
+    return max(last or 0, removed or 0)
 
 
 def check_rows(execute: Execute, table: tables.Table) -> Iterator[str]:
-    """Yield what is wrong with the rows of a table, and with the index of its unique column."""
+    """Yield what is wrong with the rows of a table, and with the index of its unique column.
+
+    Missing rows are right if they are as many as were removed, with the same sum of numbers.
+    """
+    removed = execute("SELECT n, total FROM removed WHERE name = ?", (table.name,))
+    n_missing = total = 0
+    for problem in _wrong_rows(execute, table):
+        if isinstance(problem, str):
+            yield problem
+        elif not removed:
+            yield f"rows {problem[0]} to {problem[1]} of {table.name} are missing"
+        else:
+            first, last = problem
+            n_missing += last - first + 1
+            total += (first + last) * (last - first + 1) // 2
+    if removed and (n_missing, total % _MODULUS) != removed[0]:
+        yield (
+            f"{n_missing} rows of {table.name} are missing, and {removed[0][0]} others were erased "
+            "or archived"
+            if n_missing == removed[0][0]
+            else f"{n_missing} rows of {table.name} are missing, of which {removed[0][0]} were "
+            "erased or archived"
+        )
+
+
+def _wrong_rows(execute: Execute, table: tables.Table) -> Iterator[str | tuple[int, int]]:
+    """Yield what is wrong with rows; of missing ones, the first and the last number."""
     key, name = table.key, table.name
     unique = next((column for column, rule in table.rules.items() if "UNIQUE" in rule), None)
     indexed = "NULL"
@@ -394,16 +459,12 @@ def check_rows(execute: Execute, table: tables.Table) -> Iterator[str]:
         for *values, stored, found in rows:
             number = values[0]
             if number != done + 1:
-                yield _missing(name, done + 1, number - 1)
+                yield done + 1, number - 1
             done = number
             if checksum(tuple(values)) != stored:
                 yield f"row {number} of {name} differs from its checksum"
             elif unique is not None and found != number:
                 yield f"row {number} of {name} is not in its index"
         if not rows:
-            yield _missing(name, done + 1, last)
+            yield done + 1, last
             return
-
-
-def _missing(name: str, first: int, last: int) -> str:
-    return f"rows {first} to {last} of {name} are missing"

@@ -6,32 +6,27 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypeVar, get_type_hints
+from collections.abc import Mapping, Sequence
+from typing import Any, Self, get_type_hints
 
 from msgspec.json import decode
 from msgspec.structs import asdict, replace
 
-from mixts.errors import ParameterError, StoreError, StoreUnavailableError
+from mixts.errors import ParameterError, StoreError
 from mixts_serve.records import COUNTED, Deployment, Pedigree, PriorVersion
 from mixts_serve.store import views
 from mixts_serve.store.base import (
     COUNT_SPANS,
     DEPLOYED,
+    ERASED_START,
     FIND_META,
     Backend,
-    Transaction,
-    TransactionConflictError,
     deployment_of,
 )
 from mixts_serve.store.tables import OFFERED, ActionSet, Query, Row, unpack
 
-Result = TypeVar("Result")
-
 _SECOND = 1_000_000
 
-_ATTEMPTS = 8
-"""Attempts to complete a transaction that conflicts with those of other writers."""
 
 _POSTGRES = ("postgresql://", "postgres://")
 
@@ -93,7 +88,7 @@ _ACTIONS = Query(
 _ACTIVITY = Query(
     views.Activity,
     {"start": _seconds("(start - start % ?)"), **_COUNTS},
-    "activity WHERE start >= ? GROUP BY 1 ORDER BY 1",
+    f"activity WHERE start >= ? AND start < {ERASED_START} GROUP BY 1 ORDER BY 1",
 )
 _LONGEST_WAIT = """
     SELECT MAX(wait) FROM (
@@ -135,15 +130,18 @@ _FINAL = """
 _SUMS = ("counted", "reward_sum", "reward_squares")
 """Fields of ``Earnings`` that the last columns of ``_FINAL`` are."""
 _EARNED = ", ".join(_COUNTS.values())
-_ARMS = f"SELECT arm, {_EARNED} FROM counts WHERE span = ? AND start >= ? GROUP BY arm"
+_ARMS = (
+    f"SELECT arm, {_EARNED} FROM counts WHERE span = ? AND start >= ? GROUP BY arm "
+    "HAVING SUM(decisions) > 0"  # the others were erased
+)
 _TRAFFIC = (
     f"SELECT {_seconds('bin')}, arm, {_total('decisions')} FROM (SELECT start - start % ? AS bin, "
     "{} AS arm, decisions FROM counts WHERE span = ? AND start >= ? {}) c "
-    "GROUP BY 1, 2 ORDER BY 1, 2"
+    "GROUP BY 1, 2 HAVING SUM(decisions) > 0 ORDER BY 1, 2"
 )
 _VERSIONS = (
     f"SELECT version, policy, MIN(first_at), MAX(last_at), {_EARNED} FROM counts "
-    "WHERE span = ? GROUP BY version, policy ORDER BY version, policy"
+    "WHERE span = ? GROUP BY version, policy HAVING SUM(decisions) > 0 ORDER BY version, policy"
 )
 _TOTALS = Query(
     views.Totals, {"tasks": _total("tasks"), **_COUNTS}, "activity WHERE start >= ? AND start < ?"
@@ -247,32 +245,6 @@ class DecisionStore:
 
     def __repr__(self) -> str:
         return f"DecisionStore({self.name!r})"
-
-    def transact(self, work: Callable[[Transaction], Result], wait: bool = True) -> Result:
-        """Call a function in one transaction; retry after a conflict with another writer.
-
-        Parameters
-        ----------
-        work : callable
-            The function; it may be called again, after everything that it did was undone.
-        wait : bool
-            Whether to wait for other writers; else raise ``WouldWaitError``.
-
-        Returns
-        -------
-        object
-            What the function returned.
-        """
-        for _ in range(_ATTEMPTS):
-            try:
-                with self.backend.transaction(wait) as transaction:
-                    return work(transaction)
-            except TransactionConflictError as error:
-                conflict = error
-        raise StoreUnavailableError(
-            f"{self.name}: {_ATTEMPTS} attempts conflicted with other writers ({conflict}); "
-            "nothing was changed"
-        ) from conflict
 
     # -- the whole store ----------------------------------------------------------------------
 

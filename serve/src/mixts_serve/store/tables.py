@@ -44,25 +44,31 @@ def unpack(content: bytes) -> Float[Array, " n"]:
 
 _SPARSE = b"\x01"
 _HEAD = 5
-"""Bytes before the entries of sparse probabilities: the mark, and the number of actions."""
+"""Bytes at the begin of sparse probabilities: the mark, and the number of actions."""
+_ENTRY = 12
+"""Bytes of the index and the probability of an action that differs from most."""
 _FEWEST_SPARSE = 100
 """Probabilities of fewer actions are always dense: there is little to save."""
 
 
 def pack_probabilities(probabilities: Float[Array, " K"]) -> bytes:
-    """Return the probabilities of actions: all, or the positive ones if that halves the size.
+    """Return the probabilities of actions: all, or those that differ if that halves the size.
 
-    All of them are doubles, as ``pack`` writes them. Sparse ones are a mark of one byte, the number
-    of actions (32 bits), the indices of m actions (32 bits each) and their m doubles: 5 + 12 m
-    bytes, which is no multiple of 8, so that the length tells the two apart.
+    All of them are doubles, as ``pack`` writes them. Where a policy prefers a few actions, the
+    others all have the median: 0, or what they have of the decisions that are drawn evenly. Sparse
+    probabilities are a mark of one byte, the number of actions (32 bits), the median, the indices
+    of the m actions that differ from it (32 bits each) and their m doubles: 13 + 12 m bytes, which
+    is no multiple of 8, so that the length tells the two apart.
     """
-    if len(probabilities) < _FEWEST_SPARSE:
+    n = len(probabilities)
+    if n < _FEWEST_SPARSE:
         return pack(probabilities)
-    places = np.flatnonzero(probabilities)
-    if _HEAD + 12 * len(places) > 4 * len(probabilities):
+    common = np.partition(probabilities, n // 2)[n // 2]
+    places = np.flatnonzero(probabilities != common)
+    if _HEAD + WORD + _ENTRY * len(places) > WORD * n // 2:
         return pack(probabilities)
-    numbers = np.concatenate([[len(probabilities)], places]).astype("<u4")
-    return _SPARSE + numbers.tobytes() + pack(probabilities[places])
+    head = _SPARSE + np.array([n], "<u4").tobytes() + pack(common)
+    return head + places.astype("<u4").tobytes() + pack(probabilities[places])
 
 
 def n_probabilities(length: int, head: bytes) -> int:
@@ -74,9 +80,11 @@ def unpack_probabilities(content: bytes) -> Float[Array, " K"]:
     """Return the probabilities that ``pack_probabilities`` packed."""
     if len(content) % WORD == 0:
         return unpack(content)
-    m = (len(content) - _HEAD) // 12
-    found = np.zeros(n_probabilities(len(content), content[:_HEAD]))
-    found[np.frombuffer(content, "<u4", m, _HEAD)] = np.frombuffer(content, "<f8", m, _HEAD + 4 * m)
+    start = _HEAD + WORD
+    m = (len(content) - start) // _ENTRY
+    [common] = unpack(content[_HEAD:start])
+    found = np.full(n_probabilities(len(content), content[:_HEAD]), common)
+    found[np.frombuffer(content, "<u4", m, start)] = np.frombuffer(content, "<f8", m, start + 4 * m)
     return found
 
 
@@ -237,6 +245,7 @@ DECISIONS = Table(
         "CREATE INDEX decisions_by_task ON decisions (task, seq)",
         "CREATE UNIQUE INDEX decisions_by_key ON decisions (task, key) WHERE key IS NOT NULL",
         "CREATE INDEX decisions_by_slate ON decisions (slate) WHERE slate IS NOT NULL",
+        "CREATE INDEX decisions_by_offer ON decisions (action_set) WHERE action_set IS NOT NULL",
     ),
     derived=frozenset({"activated_at"}),
 )  # fmt: skip
@@ -253,18 +262,20 @@ METRICS = Table(
     "metrics", records.LoggedMetric, rules={"decision": "REFERENCES decisions"},
     indices=("CREATE UNIQUE INDEX metrics_by_decision ON metrics (decision, name)",),
 )  # fmt: skip
-OPEN_WINDOWS = Table(
-    "open_windows", records.OpenWindow, ("has_default", "due", "decision"),
-    {"decision": "REFERENCES decisions"},
-)  # fmt: skip
+# Its decision is no reference: a database would look for each deleted decision in the whole table.
+OPEN_WINDOWS = Table("open_windows", records.OpenWindow, ("has_default", "due", "decision"))
 ACTIVITY = Table("activity", records.Tally, ("start", "writer"))
 COUNTS = Table("counts", records.SpanCount, ("span", "start", "arm", "version", "policy", "writer"))
+ARCHIVED_COUNTS = Table("archived_counts", records.SpanCount, COUNTS.key)
+BASES = Table("bases", records.TaskBase, rules={"task": "UNIQUE REFERENCES tasks"})
+REMOVED = Table("removed", records.Removal, rules={"name": "UNIQUE"})
 
 TABLES = (
     META, PRIORS, ACTIVATIONS, TASKS, ACTION_SETS, DECISIONS, REWARDS, LATE_REWARDS, ACTIVATED,
-    METRICS, OPEN_WINDOWS, ACTIVITY, COUNTS,
+    METRICS, BASES, REMOVED, ARCHIVED_COUNTS, OPEN_WINDOWS, ACTIVITY, COUNTS,
 )  # fmt: skip
-"""Each table after those to which it refers. The last three are derived from the log."""
+"""Each table after those to which it refers. The last three are derived from the log and from what
+archived rows left: ``bases`` and ``archived_counts``."""
 
 
 # -- reading records ------------------------------------------------------------------------------
@@ -314,6 +325,8 @@ DECISION_OF_TASK = Query(
     {**DECISION.expressions, "task_name": "t.name"},
     f"{DECISION.source} JOIN tasks t ON t.number = d.task",
 )
+BASE = Query(records.TaskBase, _all(BASES, "b"), "bases b")
+REMOVAL = Query(records.Removal, _all(REMOVED, "r"), "removed r")
 OFFERED = Query(ActionSet, _all(ACTION_SETS, "s", "digest"), "action_sets s")
 METRIC = Query(records.LoggedMetric, _all(METRICS, "m"), "metrics m")
 REWARD = Query(

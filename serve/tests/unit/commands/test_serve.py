@@ -83,10 +83,10 @@ def test_an_mdp_prior_is_refused_at_start(
     ("options", "message"),
     [
         (["--policy", "thompson"], "policy must be one of .*greedy.*, got 'thompson'"),
-        (["--policy", "greedy"], r"off-policy evaluation: .*--floor 1%"),
-        (["--policy", "ucb", "--floor", "0"], r"off-policy evaluation: .*--floor 1%"),
-        (["--policy", "greedy", "--floor", "0.1", "--horizon", "9"], "leave the horizon out"),
-        (["--floor", "2"], "floor must be a number between 0 and 1"),
+        (["--policy", "greedy", "--explore", "0"], r"off-policy evaluation: .*--explore 1%"),
+        (["--policy", "ucb", "--explore", "0%"], r"off-policy evaluation: .*--explore 1%"),
+        (["--policy", "greedy", "--horizon", "9"], "leave the horizon out"),
+        (["--explore", "2"], "explore must be a number between 0 and 1"),
     ],
 )
 def test_a_policy_that_cannot_be_served_is_refused_before_there_is_a_store(
@@ -222,7 +222,7 @@ def ask(url: str, content: Any = None, token: str = TOKEN) -> Any:
 @pytest.mark.parametrize(
     "command",
     [
-        ["serve", "--store", "d.db", "--floor"],
+        ["serve", "--store", "d.db", "--explore"],
         ["fit", "a.csv", "--task", "u", "--reward", "r", "--held-out"],
         ["fit", "a.csv", "--task", "u", "--reward", "r", "--robust"],
     ],
@@ -381,7 +381,7 @@ def test_it_goes_on_from_the_store_alone_and_ends_by_ctrl_c(tmp_path: Path) -> N
     prior = mixts.MixturePrior.load(save_prior(tmp_path))
     with DecisionStore(store) as before, Decider(prior, before) as decider:
         kept = decider.decide("u17", key="k")
-    options = ("--store", str(store), "--reward-window", "30d", "--floor", "0.01",
+    options = ("--store", str(store), "--reward-window", "30d", "--explore", "0.01",
                "--policy", "ucb", "--horizon", "50")  # fmt: skip
     with serving(*options) as (process, line):
         url = line.split()[2]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
 import shutil
 import threading
@@ -105,6 +107,47 @@ def test_a_copy_of_a_store_in_use_is_sound(
         assert decider.decide("task 1").task == "task 1"  # it can be used as the store was
 
 
+def test_a_copy_has_the_permissions_of_the_original(store: str, tmp_path: Path) -> None:
+    original = Path(shutil.copy(store, tmp_path / "decisions.db"))
+    for mode in (0o640, 0o600):
+        original.chmod(mode)
+        copy = tmp_path / f"copy {mode}.db"
+        assert main(["store", "backup", str(original), str(copy)]) == 0
+        assert copy.stat().st_mode & 0o777 == mode
+    if os.geteuid() == 0:
+        os.chown(original, 12345, 23456)
+        assert main(["store", "backup", str(original), str(tmp_path / "theirs.db")]) == 0
+        found = (tmp_path / "theirs.db").stat()
+        assert (found.st_uid, found.st_gid) == (12345, 23456)
+    assert list(tmp_path.glob(".*")) == [], "nothing half written stays"
+
+
+def test_erase_and_archive(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(shutil.copy(store, tmp_path / "decisions.db"))
+    (tmp_path / "archive").mkdir()
+    folder = str(tmp_path / "archive")
+    with DecisionStore(path) as opened:
+        before = opened.totals()
+    assert main(["store", "archive", path, "--keep", "0.000001", "--to", folder]) == 0
+    assert capsys.readouterr().out == f"7 decisions moved to 1 file in {folder}\n"
+    assert main(["store", "check", path]) == 0
+    assert "\n7 of these decisions, of 4 tasks, are archived" in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdin", io.StringIO("u2\r\n\nnobody\n"))
+    words = ["store", "erase", path, "u1", "--file", "-"]
+    assert main(words) == 1, "the files have them still"
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "2 tasks with 0 decisions erased, 1 unknown"
+    assert second.startswith("ARCHIVED: files outside the store have ")
+    monkeypatch.setattr("sys.stdin", io.StringIO("u2\n"))
+    assert main([*words, "--archive", folder]) == 0
+    assert re.search(r"\n[1-6] decisions erased from ", capsys.readouterr().out)
+    assert main(["store", "check", path]) == 0
+    with DecisionStore(path) as opened:
+        assert (before.tasks, opened.totals().tasks) == (4, 2)
+
+
 def test_export(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "log.parquet"
     assert main(["store", "export", store, str(out)]) == 0
@@ -153,6 +196,10 @@ def test_export_for_vowpal_wabbit(
         (["backup", "none.db", "copy.db"], "there is no store none.db"),
         (["backup", "STORE", "text.txt"], "text.txt cannot be made: File exists"),
         (["backup", "STORE", "STORE"], "cannot be made: File exists"),
+        (["erase", "STORE"], "erase needs names of tasks: give some, or a --file of them"),
+        (["erase", "STORE", "--file", "none"], "none cannot be read as UTF-8 text"),
+        (["erase", "STORE", "a", "--archive", "none"], "none is not a folder: make it first"),
+        (["archive", "STORE", "--keep", "1d", "--to", "none"], "none is not a folder"),
         (["export", "none.db", "out.csv"], "there is no store none.db"),
         (["show", "mysql://host/x"], "a store is a path or an address that begins with postgresql"),
         (["show", "text.txt"], "text.txt is not a store of decisions"),

@@ -135,23 +135,23 @@ def test_the_overview_says_how_much_is_going_on(service: tuple[FakeDecider, Fake
     assert "prior version 2" in texts
     assert "Bernoulli arms" in texts
     assert "storing" in texts
-    assert {"policy ids", "horizon 50", "floor 1 %"} <= set(texts)
+    assert {"policy ids", "horizon 50", "1 % drawn evenly"} <= set(texts)
     assert "Information-directed sampling ids weighs the reward" in page.text
     assert "50 decisions of a task; exploration fades towards the last" in texts
-    assert "1 % at least for every available action" in texts
+    assert "1 % of decisions are drawn evenly among the available actions" in page.text
     assert "active" in texts
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_the_overview_says_which_policy_is_in_force(name: str) -> None:
     decider, store = typical(1)
-    decider.policy = Policy(name)
+    decider.policy = Policy(name, explore=0.0)
     page = overview(decider, store)
     texts = [text for _, text in page.texts]
     assert f"policy {name}" in texts
-    assert not any(text.startswith(("horizon", "floor")) for text in texts)
+    assert not any(text.startswith("horizon") or text.endswith("drawn evenly") for text in texts)
     assert "none: a task may go on for ever" in texts
-    assert "none: actions may have probability 0, and the log cannot evaluate" in page.text
+    assert "actions may have probability 0, and the log cannot evaluate" in page.text
     assert policy_words(decider.policy)[0] != name, "a name in words"
 
 

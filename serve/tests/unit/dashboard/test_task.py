@@ -54,7 +54,7 @@ def test_a_tasks_page_tells_its_kind_and_its_decisions() -> None:
     texts = [text for _, text in page.texts]
     assert texts.count("ids") == sum(one.policy == "ids" for one in history[-25:])
     assert texts.count("ts") == sum(one.policy == "ts" for one in history[-25:])
-    assert {"policy ids", "horizon 50", "floor 1 %"} <= set(texts)
+    assert {"policy ids", "horizon 50", "1 % drawn evenly"} <= set(texts)
     late = sum(one.late for one in history[-25:])
     assert sum(text == "late" for _, text in page.texts) == late
 

@@ -129,9 +129,19 @@ def test_impossible_names_and_unknown_addresses(running: Running, path: str, sta
 
 
 def test_a_wrong_method_says_which_are_right(running: Running) -> None:
-    for path, allowed in (("/v1/priors", "GET, HEAD, POST"), ("/v1/tasks/x", "GET, HEAD")):
+    for path, allowed in (("/v1/priors", "GET, HEAD, POST"), ("/v1/arms", "GET, HEAD, POST")):
         answer = call(running.service, "DELETE", path)
         assert (answer.status, answer.headers["allow"]) == (405, allowed)
+
+
+def test_a_task_is_erased_once(running: Running) -> None:
+    running.decider.decide("a/b c")
+    erased = [call(running.service, "DELETE", "/v1/tasks/a%2Fb%20c") for _ in range(2)]
+    assert [answer.status for answer in erased] == [200, 200]
+    counts = [(answer.json["tasks"], answer.json["unknown"]) for answer in erased]
+    assert counts == [(1, 0), (0, 1)]
+    assert get(running.service, "/v1/tasks/a%2Fb%20c").status == 404
+    assert call(running.service, "DELETE", "/v1/tasks/%00").status == 422
 
 
 # -- priors ---------------------------------------------------------------------------------------
@@ -274,7 +284,7 @@ def test_health_and_readiness() -> None:
 
 
 def test_metrics_count_what_was_done(tmp_path: Path) -> None:
-    settings = {"policy": "ucb", "horizon": 50, "floor": 0.01}
+    settings = {"policy": "ucb", "horizon": 50, "explore": 0.01}
     with (
         DecisionStore(tmp_path / "d.db") as store,
         Decider(PRIOR, store, seed=1, **settings) as decider,
@@ -302,7 +312,9 @@ def test_metrics_count_what_was_done(tmp_path: Path) -> None:
     assert counts["mixts_late_rewards_total"] == 0
     assert counts["mixts_store_decisions"] == counts["mixts_store_tasks"] == 1
     assert counts["mixts_prior_version"] == counts["mixts_writable"] == 1
-    assert counts['mixts_policy_info{floor="0.01",horizon="50",name="ucb",new_item_share=""}'] == 1
+    assert (
+        counts['mixts_policy_info{explore="0.01",horizon="50",name="ucb",new_item_share=""}'] == 1
+    )
     assert counts['mixts_request_seconds_bucket{endpoint="reward",le="+Inf"}'] == 3
     assert counts['mixts_request_seconds_count{endpoint="decide_batch"}'] == 1
     assert counts["mixts_group_operations"] == 5
@@ -416,9 +428,9 @@ def test_every_address_of_the_document_is_answered(running: Running) -> None:
     for call_ in ENDPOINTS:
         path = call_.path.replace("{task}", "first").replace("{version}", "1")
         answer = (
-            get(running.service, path)
-            if call_.method == "GET"
-            else post(running.service, path, b"null")
+            post(running.service, path, b"null")
+            if call_.method == "POST"
+            else call(running.service, call_.method, path)
         )
         assert answer.status not in (404, 405, 500), call_.path
 

@@ -206,7 +206,7 @@ def test_a_request_is_logged_if_somebody_wants_to_know(
 ) -> None:
     with caplog.at_level("DEBUG", "mixts_serve.access"):
         running.exchange(HEALTH[:-2] + b"connection: close\r\n\r\n")
-        assert wait_until(lambda: caplog.messages == ["127.0.0.1 GET /healthz 200"])
+        assert wait_until(lambda: caplog.messages == ["127.0.0.1 GET alive 200"])
 
 
 def test_an_answer_without_content_is_sent(running: Server) -> None:

@@ -62,7 +62,7 @@ def test_every_decision_is_a_row_as_it_was_made(
     assert [row["late"] for row in rows] == [i == 3 for i in range(7)]
     assert [row["n_actions"] for row in rows] == [3, 3, 3, 3, 4, 4, 4]
     assert rows[1]["action_dist"][1] == 0  # masked
-    assert min(rows[0]["action_dist"]) >= 0.1  # the floor
+    assert min(rows[0]["action_dist"]) >= 0.1 - 1e-12  # drawn evenly
 
 
 def test_times_are_in_utc_to_the_microsecond(
