@@ -9,7 +9,7 @@ of a week are recorded as 0. The service is a ``Decider`` on a SQLite file with 
 and ``mixts_serve.refit`` runs once a week; if it is refused because data look wrong, it is repeated
 without the days that its message names. On the same customers, with the same luck, decide:
 
-- an oracle, whose prior is the true mixture of the day;
+- an oracle, whose prior is the true mixture of the day, and which explores nothing besides;
 - the prior of the first day, never refitted;
 - "paused": the refitted prior of the end of the month before, and "in force": that of the day, both
   with the same draws, so that their difference is what the refits of the month gained or cost;
@@ -33,6 +33,7 @@ from typing import Protocol
 
 import numpy as np
 from mixts_serve import Decide, Decider, Decision, DecisionStore, Reward, refit
+from mixts_serve.rules import DEFAULT_EXPLORE
 from mixts_serve.store.sqlite import SQLiteBackend
 
 import mixts
@@ -161,16 +162,28 @@ class Service(Protocol):
         """Learn what was recorded of these decisions."""
 
 
+def explored(items: Array, offered: Array, share: float, rng: np.random.Generator) -> Array:
+    """Replace a share of the items by items that are drawn evenly."""
+    others = rng.choice(np.flatnonzero(offered), size=items.shape)
+    return np.where(rng.random(items.shape) < share, others, items)
+
+
 class InProcess:
     """The service's policy with a prior that is given for each day, without a store."""
 
-    def __init__(self, prior: Callable[[int], mixts.MixturePrior], world: World) -> None:
-        self._prior, self._world = prior, world
+    def __init__(
+        self,
+        world: World,
+        prior: Callable[[int], mixts.MixturePrior],
+        explore: float = DEFAULT_EXPLORE,
+    ) -> None:
+        self._world, self._prior, self._explore = world, prior, explore
         self._agents: dict[int, mixts.MixIDS] = {}
 
     def begin(self, day: int, offered: Array) -> None:
         self._day, self._offered = day, offered
         self._agents.pop(day - LIFE, None)
+        self._rng = random.stream((self._world.seed << 16) + day, "explore")
 
     def act(self, living: Sequence[Cohort]) -> Array:
         if self._day not in self._agents:
@@ -179,7 +192,8 @@ class InProcess:
             prior = prior.add_arms(missing) if missing else prior
             seed = (self._world.seed << 16) + self._day
             self._agents[self._day] = mixts.MixIDS(prior, len(living[-1].rates), seed=seed)
-        return np.stack([self._agents[each.day].act(mask=self._offered) for each in living])
+        items = np.stack([self._agents[each.day].act(mask=self._offered) for each in living])
+        return explored(items, self._offered, self._explore, self._rng)
 
     def learn(self, living: Sequence[Cohort], items: Array, clicks: Array) -> None:
         for each, shown, clicked in zip(living, items, clicks, strict=True):
@@ -189,21 +203,20 @@ class InProcess:
 class Bestseller:
     """The item with the highest click rate of the last 30 days, and at times another one."""
 
-    def __init__(self, n_items: int, seed: int, n_days: int = 30, explores: float = 0.1) -> None:
-        self._n, self._explores = n_items, explores
+    def __init__(self, n_items: int, seed: int, n_days: int = 30, explore: float = 0.1) -> None:
+        self._n, self._explore = n_items, explore
         self._rng = random.stream(seed, "bestseller")
         self._counts: deque[Array] = deque(maxlen=n_days)
 
     def begin(self, day: int, offered: Array) -> None:
         shown, clicked = sum(self._counts, np.zeros((2, self._n)))
         rate = np.where(offered, (clicked + 0.2) / (shown + 1), -1.0)
-        self._offered, self._best = np.flatnonzero(offered), int(rate.argmax())
+        self._offered, self._best = offered, int(rate.argmax())
         self._counts.append(np.zeros((2, self._n)))
 
     def act(self, living: Sequence[Cohort]) -> Array:
-        shape = len(living), len(living[0].rates)
-        other = self._rng.choice(self._offered, size=shape)
-        return np.where(self._rng.random(shape) < self._explores, other, self._best)
+        best = np.full((len(living), len(living[0].rates)), self._best)
+        return explored(best, self._offered, self._explore, self._rng)
 
     def learn(self, living: Sequence[Cohort], items: Array, clicks: Array) -> None:
         for row, weights in zip(self._counts[-1], (None, clicks.ravel()), strict=True):
@@ -325,10 +338,10 @@ def run(world: World, n_new: int, n_days: int = DAYS, only: Sequence[str] = SERV
             return at_month[month_of(day)]
 
         services: dict[str, Service] = {
-            ORACLE: InProcess(world.truth, world),
-            PAUSED: InProcess(paused, world),
-            IN_FORCE: InProcess(lambda day: served[REFIT].decider.prior, world),
-            FIXED: InProcess(lambda day: first, world),
+            ORACLE: InProcess(world, world.truth, 0.0),
+            PAUSED: InProcess(world, paused),
+            IN_FORCE: InProcess(world, lambda day: served[REFIT].decider.prior),
+            FIXED: InProcess(world, lambda day: first),
             BESTSELLER: Bestseller(world.n_items, world.seed),
             **served,
         }
