@@ -31,12 +31,12 @@ LOOKS = {
     year.FIXED: style.LOOKS["TS"],
     year.BESTSELLER: style.looks(["bestseller"])["bestseller"],
 }
-BOTTOM, WORST = 92.0, 90.3
-"""Least value of the scale, and the place of a line that is far below it."""
+BOTTOM = 92.0
+"""Least value of the scale; the bestseller is far below it."""
 
 
 def draw(years: Sequence[year.Year]) -> Any:
-    """Draw the share of the oracle's reward by month, with a band of two standard errors."""
+    """Draw the share of the oracle's reward by month, with bands of two standard errors."""
     ax = style.new_axes(7.4, 3.6)
     months = np.arange(1, year.MONTHS + 1)
     ax.axhline(100, color=style.GREY, linewidth=0.8)
@@ -51,7 +51,9 @@ def draw(years: Sequence[year.Year]) -> Any:
             ax.text(1, BOTTOM + 0.2, text, size=style.FONT, color=style.legible(color))
             continue
         value = 100 + gap
-        ax.fill_between(months, value - 2 * error, value + 2 * error, color=color, alpha=0.15, lw=0)
+        if name != year.UNCHECKED:  # three bands would hide each other
+            low, high = value - 2 * error, value + 2 * error
+            ax.fill_between(months, low, high, color=color, alpha=0.15, lw=0)
         ax.plot(months, value, color=color, linestyle=dashes, linewidth=style.LINE)
         ends[name] = value[-1]
     for name, at in _apart(ends).items():
@@ -91,8 +93,8 @@ def _mark_events(ax: Any, world: year.World) -> None:
     mark(world.new_kind[0], "new\nkind")
     first, last = map(place, world.lost)
     ax.axvspan(first, last, color=style.GREY, alpha=0.3, lw=0)
-    ax.text(first - 0.05, 102.5, "rewards\nlost", size=style.FONT - 1, color=style.INK,
-            va="top", ha="right")  # fmt: skip
+    ax.text(first - 0.05, 93.0, "rewards\nlost", size=style.FONT - 1, color=style.INK,
+            ha="right")  # fmt: skip
 
 
 def main() -> None:
