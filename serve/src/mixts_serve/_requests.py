@@ -24,6 +24,7 @@ from mixts import MixturePrior, errors
 from mixts.extend import Array, checks
 from mixts_serve.calls import Value
 from mixts_serve.fallback import Fallback, FallbackLike
+from mixts_serve.http.protocol import ActivePriorInfo
 from mixts_serve.http.refusals import RESPONSES
 from mixts_serve.offers import has_names, is_named, plain_actions
 from mixts_serve.records import (
@@ -34,7 +35,7 @@ from mixts_serve.records import (
     Operation,
     Receipt,
     Reward,
-    checked_name,
+    checked_metrics,
     checked_outcome,
 )
 
@@ -207,16 +208,10 @@ def _checked_amounts(amounts: Any, name: str) -> Any:
 
 
 def _checked_reward(request: Reward) -> Reward:
-    value, metrics = request.value, request.metrics
+    value = request.value
     if value is not None:
         value = checked_outcome(value, "a reward must be a finite number")
-    if metrics is not None:
-        metrics = {
-            checked_name(name, "the name of a metric"): checked_outcome(
-                number, f"metric {name!r} must be a finite number"
-            )
-            for name, number in metrics.items()
-        }
+    metrics = checked_metrics(request) or None
     return msgspec.structs.replace(request, value=value, metrics=metrics)
 
 
@@ -450,7 +445,7 @@ class Requests(ABC):
                     raise self._still_away()
                 fallback.is_away = False
             yield from self._send_kept(fallback)
-            yield from self._fetch_wanted(fallback)
+            yield from self._fetch_prior(fallback)
         except errors.MixtsError as error:
             if not isinstance(error, errors.StoreUnavailableError | errors.OverloadedError):
                 log.error("what was kept for the service cannot be sent: %s", error)
@@ -465,16 +460,19 @@ class Requests(ABC):
             if not fallback.settle(part, results):
                 raise self._still_away()
 
-    def _fetch_wanted(self, fallback: Fallback) -> Steps[None]:
-        version = fallback.wanted
-        if version is None:
+    def _fetch_prior(self, fallback: Fallback) -> Steps[None]:
+        if not fallback.asks_for_prior:
             return
         try:
-            content = yield from self._send("GET", f"/v1/priors/{version}")
-            fallback.learn(prior_of(content), version)
+            active = _convert((yield from self._send("GET", "/v1/prior")), ActivePriorInfo)
+            if active.version == fallback.version:
+                fallback.rest()
+                return
+            content = yield from self._send("GET", f"/v1/priors/{active.version}")
+            fallback.learn(prior_of(content), active.version)
         except (ServiceError, errors.FormatError, errors.ParameterError) as error:
-            log.error("version %d of the prior cannot be fetched: %s", version, error)
-            fallback.learn(None, version)
+            log.error("the active prior cannot be fetched: %s", error)
+            fallback.rest()
 
     # -- batches ------------------------------------------------------------------------------
 

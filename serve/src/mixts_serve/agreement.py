@@ -31,6 +31,7 @@ from mixts.errors import StatisticsError
 from mixts.extend import Array, Float, Int, random
 from mixts_serve.periodic import Periodic
 from mixts_serve.store import DecisionStore
+from mixts_serve.store.base import Backend
 from mixts_serve.store.tables import OFFERED, Query
 from mixts_serve.versions import LoadedPrior
 
@@ -84,13 +85,16 @@ class _Final(NamedTuple):
     at: int
 
 
-class _Observed(NamedTuple):
-    """A decision of a task, and its reward."""
+class Observed(NamedTuple):
+    """A decision of a task, and its reward, which was learned from."""
 
     decision: int
+    made_at: int
     action: int
-    action_set: int
+    action_set: int | None
     value: float
+    rewarded_at: int
+    final_at: int
 
 
 _REWARDS = Query(
@@ -104,12 +108,30 @@ _REWARDS = Query(
     "WHERE r.seq > ? AND r.late = 0 AND (d.task - 1) % ? = 0 ORDER BY r.seq LIMIT ?",
 )  # fmt: skip
 _HISTORY = Query(
-    _Observed,
-    {"decision": "d.seq", "action": "d.action", "action_set": "d.action_set", "value": "r.value"},
-    "(SELECT seq, action, action_set, due, default_reward FROM decisions WHERE task = ? "
+    Observed,
+    {
+        "decision": "d.seq", "made_at": "d.at", "action": "d.action", "action_set": "d.action_set",
+        "value": "r.value", "rewarded_at": "r.at", "final_at": _FINAL_AT,
+    },
+    "(SELECT seq, at, action, action_set, due, default_reward FROM decisions WHERE task = ? "
     "ORDER BY seq LIMIT ?) d JOIN rewards r ON r.decision = d.seq "
     f"LEFT JOIN activated a ON a.decision = d.seq WHERE r.late = 0 ORDER BY {_FINAL_AT}, d.seq",
 )  # fmt: skip
+
+
+def read_history(backend: Backend, task: int) -> list[Observed]:
+    """Return the first decisions of a task that have a reward, in the order of becoming final."""
+    return backend.read(_HISTORY, (task, FIRST_DECISIONS))
+
+
+def taken_actions(backend: Backend, rows: Sequence[Observed]) -> Array:
+    """Return what decisions took: arms (m,), or rows of features (m, d)."""
+    numbers = tuple({row.action_set for row in rows if row.action_set is not None})
+    if not numbers:
+        return np.array([row.action for row in rows], np.int64)
+    wanted = f" WHERE s.number IN ({', '.join('?' * len(numbers))})"
+    sets = {each.number: each.rows for each in backend.read(OFFERED, numbers, wanted)}
+    return np.array([sets[row.action_set or 0][row.action] for row in rows])
 
 
 class Agreement(Struct, frozen=True):
@@ -419,21 +441,13 @@ class PriorWatch(Periodic):
 
         An action is an arm or a row of features.
         """
-        backend, n_arms = self._store.backend, prior.family.n_arms
-        rows = backend.read(_HISTORY, (task, FIRST_DECISIONS))
-        if not rows:  # the task was erased
-            return [], np.empty(0), np.empty(0)
+        rows, n_arms = read_history(self._store.backend, task), prior.family.n_arms
         if n_arms is not None:
             # Arms that a later version added are unknown to this one.
             rows = [row for row in rows if row.action < n_arms]
-            actions: list[Any] = [row.action for row in rows]
-        else:
-            numbers = tuple({row.action_set for row in rows})
-            wanted = f" WHERE s.number IN ({', '.join('?' * len(numbers))})"
-            sets = {each.number: each.rows for each in backend.read(OFFERED, numbers, wanted)}
-            actions = [sets[row.action_set][row.action] for row in rows]
         values = np.array([row.value for row in rows], float)
-        return [row.decision for row in rows], np.array(actions), values
+        actions = taken_actions(self._store.backend, rows)
+        return [row.decision for row in rows], actions, values
 
     def _warning(self) -> str | None:
         version = self._store.active_version()

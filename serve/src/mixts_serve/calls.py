@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from mixts.errors import MixtsError
 from mixts_serve.records import Activate, Decide, Decision, Operation, Receipt, Reward
@@ -86,8 +86,7 @@ class Calls(ABC):
             Whether the reward had come before, or came too late to be learned from. Another value
             for the same decision raises ``ConflictError``.
         """
-        given = None if metrics is None else dict(metrics)
-        return self._one(Reward(decision_id, value, given), Receipt)
+        return self._one(Reward(decision_id, value, cast(Any, metrics)), Receipt)
 
     def activate(self, decision_id: str) -> Receipt:
         """Report that the action of a deferred decision was shown: its reward window begins.

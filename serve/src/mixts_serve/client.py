@@ -104,11 +104,12 @@ class Client(Requests, Calls):
     def close(self) -> None:
         """Close the connections; with a fallback, first try once more to send what was kept."""
         self._closed.set()
-        fallback = self._fallback
-        if self._returning is not None:
-            self._returning.join(self._timeout)
+        fallback, returning = self._fallback, self._returning
+        if returning is not None:
+            returning.join(self._timeout)
         if fallback is not None and fallback.n_queued:
-            self._run(self._return(fallback))
+            if returning is None or not returning.is_alive():  # else it is at it
+                self._run(self._return(fallback))
             fallback.warn_if_lost()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
@@ -300,7 +301,12 @@ class Client(Requests, Calls):
 
     def _until_idle(self, fallback: Fallback) -> None:
         while not self._closed.is_set():
-            self._run(self._return(fallback))
+            try:
+                self._run(self._return(fallback))
+            except RuntimeError:  # the connections were closed in the middle of it
+                if self._closed.is_set():
+                    return
+                raise
             with fallback.lock:
                 if fallback.is_idle:
                     self._returning = None
@@ -363,7 +369,7 @@ class AsyncClient(Requests):
     async def close(self) -> None:
         """Close the connections; with a fallback, first try once more to send what was kept."""
         fallback = self._fallback
-        if self._returning is not None:
+        if self._returning is not None and not self._returning.done():
             self._returning.cancel()
             await asyncio.gather(self._returning, return_exceptions=True)
         if fallback is not None and fallback.n_queued:

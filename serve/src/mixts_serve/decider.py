@@ -16,7 +16,9 @@ from mixts_serve import versions
 from mixts_serve.agreement import Agreements, PriorWatch
 from mixts_serve.batch import Batch
 from mixts_serve.calls import Calls, Value
+from mixts_serve.challenger import Account
 from mixts_serve.periodic import WindowCloser, silence_warning
+from mixts_serve.promotion import Promoter, Promotion, Trial
 from mixts_serve.records import (
     ActionPosteriors,
     Erased,
@@ -30,9 +32,16 @@ from mixts_serve.records import (
 )
 from mixts_serve.rules import DEFAULT_EXPLORE, DEFAULT_POLICY, Policy, Rules
 from mixts_serve.store import DecisionStore
-from mixts_serve.store.base import FIND_META, TRIAL_KEY, Transaction
+from mixts_serve.store.base import (
+    FIND_META,
+    HOLDBACK,
+    TRIAL_KEY,
+    Transaction,
+    parse_holdback,
+)
 from mixts_serve.store.tables import ActionSet
 from mixts_serve.trials import Sides
+from mixts_serve.worth import Worth, WorthWatch
 from mixts_serve.writer import MAX_WORK, BatchWriter, Done
 
 R = TypeVar("R")
@@ -80,6 +89,12 @@ class Decider(Calls):
         How the control group is decided, none of it drawn evenly: "bestseller" (the default), the
         action with the highest mean reward of a new task under the prior; "uniform"; or "arm:" and
         the name of an arm.
+    promote : "refit", "ask" or number
+        When a refit that passed its checks is deployed: at once, when a person activates it, or
+        when the evidence for it reaches a number, such as 100 (see :meth:`account`).
+    canary : float
+        Share of the new tasks that try a refit before it is activated for all; it is withdrawn
+        by itself if it earns less.
     seed : optional
         Seed of the actions' random draws. The store counts the deciders that had a seed, so that a
         restart with the same seed goes on with other draws; the same seed and the same count
@@ -120,6 +135,8 @@ class Decider(Calls):
         default_reward: float | None = None,
         holdback: float = 0.0,
         baseline: str | None = None,
+        promote: str | float = "refit",
+        canary: float = 0.0,
         seed: Seed = None,
         max_pending: int = 10_000,
         max_work: int = MAX_WORK,
@@ -133,6 +150,8 @@ class Decider(Calls):
         """The policy in force, with its horizon and the share that is drawn evenly."""
         self.rules = Rules.checked(self.policy, reward_window, default_reward, holdback, baseline)
         """The policy, the reward window, the default reward and the holdback in force."""
+        self.promotion = Promotion.checked(promote, canary)
+        """When refits are deployed."""
         self._seed = int(seed) if isinstance(seed, np.integer) else seed
         self._rng = random.generator(seed, "decider")
         self._trial_key = b""
@@ -150,11 +169,15 @@ class Decider(Calls):
         has_default = self.rules.default_reward is not None
         self._closer = WindowCloser(store, self.submit, has_default)
         self._watch = PriorWatch(store, self._load)
+        self._promoter = Promoter(store, self._load, self.deploy)
+        self._worth = WorthWatch(store)
         try:
             self._writer.run(lambda: self._begin(prior, force))
             self._sizes = self.active.sizes
             self._closer.start()
             self._watch.start()
+            self._promoter.start()
+            self._worth.start()
         except BaseException:
             self.close()
             raise
@@ -326,24 +349,20 @@ class Decider(Calls):
         Parameters
         ----------
         version : int
-            One of ``priors()``, not the active one; with as many arms as that.
+            One of ``priors()``, not the active one; with the arms of that.
         share : float
             Share of the new tasks, above 0 and below 1.
         """
-        version, share = checks.count(version, "version"), float(share)
-        if not 0 < share < 1:
+        version = checks.count(version, "version")
+        if not isinstance(share, int | float | np.number) or not 0 < share < 1:
             raise errors.ParameterError(f"share must be above 0 and below 1, got {share!r}")
+        share = float(share)
         prior = self._known_version(version).prior
         versions.check_passed(prior, force=False)
 
         def start(transaction: Transaction) -> None:
             transaction.shape()  # locks: no other writer activates a prior meanwhile
-            active = transaction.active_version()
-            assert active is not None
-            if version == active:
-                raise errors.ParameterError(f"version {version} is active: nothing to try")
-            versions.check_same_arms(prior, self._load(active).prior)
-            self.rules.check(prior)
+            self._check_canary(transaction, version, prior)
             transaction.set_canary(version, transaction.now_us(), share)
 
         self._writer.run(lambda: self._transact(start))
@@ -372,6 +391,51 @@ class Decider(Calls):
 
         found: int | None = self._writer.run(lambda: self._transact(end))
         return found
+
+    def deploy(self, last: int, version: int, share: float, reason: str) -> bool:
+        """Deploy a version unless another one was activated, tried or withdrawn meanwhile.
+
+        Parameters
+        ----------
+        last : int
+            Number of the last row of ``activations`` when this was decided.
+        version : int
+            One of ``priors()``.
+        share : float
+            1: activate it; between 0 and 1: begin its canary; 0: withdraw it.
+        reason : str
+            Why, for the pages.
+
+        Returns
+        -------
+        bool
+            Whether it was deployed; False if somebody else was faster.
+        """
+        prior = self._known_version(version).prior
+
+        def work(transaction: Transaction) -> bool:
+            transaction.shape()  # locks: no other writer deploys a prior meanwhile
+            if transaction.last_activation() != last:
+                return False
+            if share == 1:
+                self._activate(transaction, version, prior, reason)
+            else:
+                if share:
+                    self._check_canary(transaction, version, prior)
+                transaction.set_canary(version, transaction.now_us(), share, reason)
+            return True
+
+        done: bool = self._writer.run(lambda: self._transact(work))
+        return done
+
+    def _check_canary(self, transaction: Transaction, version: int, prior: MixturePrior) -> None:
+        """Raise ``ParameterError`` for a version that cannot decide beside the active one."""
+        active = transaction.active_version()
+        assert active is not None
+        if version == active:
+            raise errors.ParameterError(f"version {version} is active: nothing to try")
+        versions.check_same_arms(prior, self._load(active).prior)
+        self.rules.check(prior)
 
     def _known_version(self, version: int) -> versions.LoadedPrior:
         """Return a version of the prior; raise ``ParameterError`` if there is none."""
@@ -456,6 +520,13 @@ class Decider(Calls):
             versions.check_decides(prior, self.policy)
             self.rules.check(prior)
             self._transact(lambda transaction: self._activate_if_new(transaction, prior, force))
+        if Promotion.of(self.store) != self.promotion:
+            self._transact(self.promotion.keep)
+        held = 0.0 if self.rules.holdback is None else self.rules.holdback.share
+        if held != (parse_holdback(self.store.backend.value(FIND_META, (HOLDBACK,)))[0] or 0.0):
+            self._transact(
+                lambda transaction: transaction.note_holdback(held, transaction.now_us())
+            )
         if isinstance(self._seed, int | np.random.SeedSequence):
             life = self._transact(lambda transaction: transaction.begin_life())
             self._rng = _generator_of_life(self._seed, life)
@@ -474,10 +545,13 @@ class Decider(Calls):
         if self._max_numbers is not None:
             versions.check_size(prior, self._max_numbers)
 
-    def _activate(self, transaction: Transaction, version: int, prior: MixturePrior) -> None:
+    def _activate(
+        self, transaction: Transaction, version: int, prior: MixturePrior, reason: str = ""
+    ) -> None:
         self._check_size(prior)
         self.rules.check(prior)
-        transaction.activate(version, transaction.now_us(), self._checked_shape(transaction, prior))
+        shape = self._checked_shape(transaction, prior)
+        transaction.activate(version, transaction.now_us(), shape, reason)
 
     def _checked_shape(self, transaction: Transaction, prior: MixturePrior) -> str:
         """Return the shape of statistics under a prior; raise if it does not fit the tasks."""
@@ -579,6 +653,39 @@ class Decider(Calls):
         """
         return self._watch.agreements(self.prior_version if version is None else version)
 
+    def account(self) -> Account | None:
+        """Return the evidence for the challenger from the final decisions of new tasks.
+
+        A thread reads the log again and again. If the champion is right, the evidence ever reaches
+        100 to 1 with a probability of at most 1 %.
+
+        Returns
+        -------
+        Account or None
+            None if there is one version of the prior only, or nothing was read yet.
+        """
+        return self._promoter.account
+
+    def trial(self) -> Trial | None:
+        """Return how the canary compares with the active version.
+
+        Returns
+        -------
+        Trial or None
+            None if there is no canary, or nothing was read yet.
+        """
+        return self._promoter.trial
+
+    def worth(self) -> Worth | None:
+        """Return the lift over the tasks that are held back, as a thread read it last.
+
+        Returns
+        -------
+        Worth or None
+            None if none of the last thousand decisions was held back, or nothing was read yet.
+        """
+        return self._worth.worth
+
     def ready(self) -> bool:
         """Return whether decisions can be written.
 
@@ -637,6 +744,8 @@ class Decider(Calls):
         """Write what was accepted; the store stays open, also for another decider."""
         self._closer.close()
         self._watch.close()
+        self._promoter.close()
+        self._worth.close()
         try:
             self._writer.close()
         finally:

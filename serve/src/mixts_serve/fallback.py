@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,7 +41,10 @@ MAX_QUEUED_BYTES = 64 << 20
 MOST_SENT, MOST_SENT_BYTES = 250, 1_000_000
 """Size of one request: it takes a service that has just come back a few tenths of a second."""
 
-_GREEDY = Policy("greedy")
+ASK_SECONDS = 60.0
+"""Pause after the active prior was asked for in vain: canaries decide by other versions."""
+
+_GREEDY = Policy("greedy", explore=0.0)
 
 FallbackLike = MixturePrior | os.PathLike[str] | str | int
 
@@ -53,9 +57,11 @@ class Kept(NamedTuple):
     """A decision or a reward that waits for the service."""
 
     body: bytes
-    decision: Decision | None
+    id: str
+    """Id of the decision that this is, or that the reward is of."""
+    decision: Decision | None = None
     """The decision; None: a reward."""
-    key: tuple[str, str] | None
+    key: tuple[str, str] | None = None
     """The task and the caller's key of the decision."""
 
 
@@ -66,8 +72,10 @@ class Fallback:
         self.lock = threading.RLock()
         self.is_away = False
         """Whether the service was away when it was last asked."""
-        self.wanted: int | None = None
-        """Version of the prior to fetch; None: no other one than that which is there."""
+        self.asks_for_prior = False
+        """Whether to ask which prior is active, and to fetch it."""
+        self._asks_at = 0.0
+        """Monotonic time before which nothing is asked."""
         self.version = 0
         """Version of the prior that decides; 0: it is none of the service's that is known."""
         self._follows = source == LAST
@@ -103,20 +111,24 @@ class Fallback:
 
     # -- the prior ----------------------------------------------------------------------------
 
-    def learn(self, prior: MixturePrior | None, version: int) -> None:
-        """Decide by this prior from now on; None: leave it as it is, this version cannot be had."""
-        agent = None
-        if prior is not None:
-            agent = _GREEDY.resume(prior, prior.family.empty_statistics(1), None)
-            agent.belief.weights  # noqa: B018  # computed now, not in the first decision
+    def learn(self, prior: MixturePrior, version: int) -> None:
+        """Decide by this prior from now on."""
+        agent = _GREEDY.resume(prior, prior.family.empty_statistics(1), None)
+        agent.belief.weights  # noqa: B018  # computed now, not in the first decision
         with self.lock:
-            self._agent, self.version, self.wanted = agent or self._agent, version, None
+            self._agent, self.version, self.asks_for_prior = agent, version, False
+
+    def rest(self) -> None:
+        """Ask for no prior for a while: there is no other one, or it cannot be had."""
+        with self.lock:
+            self._asks_at, self.asks_for_prior = time.monotonic() + ASK_SECONDS, False
 
     def note(self, decision: Decision) -> bool:
-        """Note the version that the service decides by; return whether its prior is wanted."""
-        if self._follows and decision.prior_version != self.version:
-            self.wanted = decision.prior_version
-        return self.wanted is not None
+        """Note the version that decided; return whether to ask for the active prior."""
+        is_other = self._follows and decision.prior_version != self.version
+        if is_other and time.monotonic() >= self._asks_at:
+            self.asks_for_prior = True
+        return self.asks_for_prior
 
     # -- deciding -----------------------------------------------------------------------------
 
@@ -139,7 +151,7 @@ class Fallback:
                 **{name: getattr(request, name) for name in Decide.__struct_fields__},
                 id=decision.id, action=action,                 probabilities=law,
             )  # fmt: skip
-            if self._keep(Kept(self._encode(made), decision, key)) and key is not None:
+            if self._keep(Kept(self._encode(made), decision.id, decision, key)) and key is not None:
                 self._by_key[key] = decision.id
             return decision
 
@@ -176,7 +188,7 @@ class Fallback:
     @property
     def is_idle(self) -> bool:
         """Whether the service is there, and nothing is to be sent or fetched."""
-        return not (self.is_away or self.n_queued or self.wanted is not None)
+        return not (self.is_away or self.n_queued or self.asks_for_prior)
 
     def warn_if_lost(self) -> None:
         """Say what will never be sent."""
@@ -190,7 +202,7 @@ class Fallback:
     def keep(self, reward: Reward, error: errors.MixtsError) -> Receipt:
         """Keep a reward; raise what the service's absence means if there is no room."""
         with self.lock:
-            if not self._keep(Kept(self._encode(reward), None, None)):
+            if not self._keep(Kept(self._encode(reward), reward.decision)):
                 raise errors.StoreUnavailableError(f"{error}; the client's queue is full")
         return Queued(duplicate=False)
 
@@ -204,15 +216,20 @@ class Fallback:
         if kept.decision is None:
             self._rewards.append(kept)
         else:
-            self._decisions[kept.decision.id] = kept
+            self._decisions[kept.id] = kept
         return True
 
     def next_part(self) -> list[Kept]:
-        """Return what to send next: decisions first, so that the service knows them."""
+        """Return what to send next: rewards, if the service knows their decisions, or decisions.
+
+        Once a decision is logged, its reward window may end within a minute.
+        """
         with self.lock:
             part: list[Kept] = []
             size = 0
-            waiting: Iterable[Kept] = self._decisions.values() or self._rewards
+            known = takewhile(lambda kept: kept.id not in self._decisions, self._rewards)
+            rewards = list(islice(known, MOST_SENT))
+            waiting: Iterable[Kept] = rewards or self._decisions.values()
             for kept in waiting:
                 size += len(kept.body) + 1
                 if part and (len(part) == MOST_SENT or size > MOST_SENT_BYTES):
@@ -234,7 +251,7 @@ class Fallback:
                 if isinstance(result, errors.MixtsError):
                     refused.append(result)
                 if kept.decision is not None:
-                    del self._decisions[kept.decision.id]
+                    del self._decisions[kept.id]
                 if kept.key is not None:
                     self._by_key.pop(kept.key, None)
             if part and part[0].decision is None:

@@ -58,7 +58,7 @@ def checked_request(request: Decide, prior: MixturePrior, policy: Policy) -> Ask
 
 # -- decisions that were made elsewhere -----------------------------------------------------------
 
-_ANY = Policy("fallback")
+_ANY = Policy("fallback", explore=0.0)
 """A policy without limits: whatever was done must be logged."""
 
 MOST_AHEAD = 60.0

@@ -10,6 +10,7 @@ all other times are seconds since 1970.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 from msgspec import Meta, Struct, field
@@ -19,6 +20,9 @@ from mixts.extend import checks
 
 MAX_NAME = 256
 """The longest name of a task and the longest key, in characters."""
+
+MOST_METRICS = 20
+"""Most metrics that one report may have."""
 
 Name = Annotated[
     str,
@@ -194,7 +198,7 @@ class Decision(Struct, frozen=True, omit_defaults=True):
     weights : tuple of float
         P_t(s) of the components when the decision was made.
     prior_version : int
-        Version of the prior that was active.
+        Version of the prior that decided: the active one, or a canary.
     arm : str or None
         The arm's name, where the prior names its arms; or the id of the action, where it has one.
     repeated : bool
@@ -334,6 +338,8 @@ class Pedigree(Struct, frozen=True, omit_defaults=True):
         Seconds: only tasks that were no older were learned from; 0: all were.
     kinds, arms, verdict : str
         What became of the kinds and of new arms, and the comparison with the parent, in words.
+    canary : float
+        Share of the new tasks that are to try it before its activation; 0: none.
     """
 
     change: str
@@ -354,6 +360,7 @@ class Pedigree(Struct, frozen=True, omit_defaults=True):
     kinds: str = ""
     arms: str = ""
     verdict: str = ""
+    canary: float = 0.0
 
     @property
     def sentence(self) -> str:
@@ -471,7 +478,7 @@ class PriorActivation(Struct, frozen=True):
     at: int
     share: float = 1.0
     reason: str = ""
-    """Why a canary was withdrawn."""
+    """Why the service did this by itself, or why a canary was withdrawn; "" if a person did it."""
 
 
 class Deployment(Struct, frozen=True):
@@ -679,6 +686,25 @@ def checked_outcome(given: Any, expected: str) -> float:
     if value.ndim or not math.isfinite(value):
         raise OutcomeError(f"{expected}, got {given!r}")
     return float(value)
+
+
+def checked_metrics(report: Reward) -> dict[str, float]:
+    """Return the metrics of a report; raise an error for wrong ones, and for an empty report."""
+    given = report.metrics
+    if given is not None and not isinstance(given, Mapping):
+        raise OutcomeError(f"metrics must be numbers by their names, got {given!r}")
+    if report.value is None and not given:
+        raise OutcomeError("expected a value, metrics or both, got neither")
+    if len(given or {}) > MOST_METRICS:
+        raise OutcomeError(
+            f"a decision has at most {MOST_METRICS} metrics in one report, got {len(given or {})}"
+        )
+    return {
+        checked_name(name, "the name of a metric"): checked_outcome(
+            number, f"metric {name!r} must be a finite number"
+        )
+        for name, number in (given or {}).items()
+    }
 
 
 def _is_text(name: str) -> bool:

@@ -22,6 +22,7 @@ from mixts.learning import (
     refit as learn_on,
 )
 from mixts_serve.data_check import check_days
+from mixts_serve.promotion import Promotion
 from mixts_serve.records import Pedigree
 from mixts_serve.rules import DEFAULT_POLICY, Policy
 from mixts_serve.snapshot import Days, Snapshot
@@ -45,8 +46,6 @@ LEAST_GAIN = 0.005
 LEAST_OF_KIND = 4.0
 """Least number of tasks of a new component: fewer are no kind."""
 PARENT = "the prior in force"
-
-Promotion = Literal["refit", "ask"] | float
 
 
 class Refit(Struct, frozen=True):
@@ -115,7 +114,7 @@ def refit(
     store: DecisionStore,
     *,
     exclude: Sequence[str] = (),
-    promote: Promotion = "refit",
+    promote: Literal["refit", "ask"] | float | None = None,
     window: float | None = None,
     root_tasks: float | None = None,
     seed: int = 1,
@@ -135,9 +134,10 @@ def refit(
     exclude : sequence of str
         Days to leave out, such as "2026-03-01" or "2026-03-01..2026-03-07", besides those that the
         last refit left out; "none" takes these back.
-    promote : "refit", "ask" or number
+    promote : "refit", "ask" or number, optional
         Activate the prior at once, upload it only, or upload it with the wish to activate it when
-        the evidence for it reaches a number above 1, such as 100.
+        the evidence for it reaches a number above 1, such as 100; by default, as the service that
+        was started last on this store says. If that says so, the prior has a canary before.
     window : float, optional
         Also try to learn only from tasks that are at most so many seconds old, and use that if it
         predicts the newest tasks better by two standard errors.
@@ -157,7 +157,10 @@ def refit(
     """
     if window is not None:
         window = checks.positive_number(window, "window")
-    request = _Request(_checked_wish(promote), tuple(exclude), window, root_tasks, seed, force)
+    wish = Promotion.of(store)
+    if promote is not None:
+        wish = Promotion.checked(promote, wish.canary)
+    request = _Request(wish, tuple(exclude), window, root_tasks, seed, force)
     if isinstance(exclude, str):
         raise ParameterError(f"exclude must be a list of days, got {exclude!r}")
     try:
@@ -197,7 +200,7 @@ def _keep(store: DecisionStore, result: str) -> None:
 class _Request:
     """What a refit was asked for."""
 
-    wish: str
+    wish: Promotion
     exclude: tuple[str, ...]
     window: float | None
     root_tasks: float | None
@@ -234,12 +237,13 @@ def _refit(store: DecisionStore, request: _Request) -> Refit:
         rewards=snapshot.rewards, last_decision=snapshot.last_decision,
         last_task=int(snapshot.numbers.max(initial=0)), checked_until=health.checked_until,
         excluded=days, root_tasks=root_tasks, seed=request.seed, mixts=__version__,
-        promote=request.wish, asked=request.window, window=learned.window,
+        promote=request.wish.rule, canary=request.wish.canary, asked=request.window,
+        window=learned.window,
         kinds=learned.matched.sentence, arms=_arms(active.prior, learned.prior),
         verdict=learned.verdict,
     )  # fmt: skip
     passed = request.force or learned.passed
-    activates = passed and request.wish == "refit"
+    activates = passed and request.wish.is_at_once
     version = store.backend.transact(
         lambda t: _write(t, lineage, learned.prior, pedigree, activates)
     )
@@ -251,16 +255,6 @@ def _refit(store: DecisionStore, request: _Request) -> Refit:
         new_tasks=pedigree.tasks - (0 if last is None else last.tasks), kinds=pedigree.kinds,
         arms=pedigree.arms, verdict=learned.verdict, excluded=days, window=learned.window,
     )  # fmt: skip
-
-
-def _checked_wish(promote: Promotion) -> str:
-    if promote in ("refit", "ask"):
-        return str(promote)
-    if isinstance(promote, int | float) and 1 < promote < float("inf"):
-        return f"{promote:g}"
-    raise ParameterError(
-        f"promote must be 'refit', 'ask' or a number above 1, such as 100, got {promote!r}"
-    )
 
 
 def _excluded(exclude: Sequence[str], last: Pedigree | None) -> list[Days]:
@@ -375,7 +369,9 @@ def _write(
     moment = transaction.now_us()
     version, _ = transaction.add_prior(logged_prior(prior, moment, pedigree))
     if activates:
-        transaction.activate(version, moment, fitted_shape(prior, shape))
+        transaction.activate(
+            version, moment, fitted_shape(prior, shape), "its refit passed its checks"
+        )
     return version
 
 

@@ -28,6 +28,10 @@ _TASKS = (
     "ORDER BY number"
 )
 
+_ARCHIVED = (
+    f"SELECT 1 FROM archived_counts WHERE span = {DAY_US} AND start >= ? AND start <= ? LIMIT 1"
+)
+
 
 @dataclass(frozen=True, order=True)
 class Days:
@@ -116,6 +120,13 @@ def _without(
     excluded: Sequence[Days],
 ) -> Statistics:
     """Return the statistics without the decisions of excluded days."""
+    for days in excluded:
+        span = start_of(days.first), start_of(days.last)
+        if store.backend.value(_ARCHIVED, span) is not None:
+            raise ParameterError(
+                f"decisions of {days} were archived: their rewards are part of the statistics of "
+                "their tasks and cannot be left out any more; --exclude none takes the days back"
+            )
     inside = " OR ".join(["(d.id >= ? AND d.id < ?)"] * len(excluded))
     bounds = [bound for days in excluded for bound in days.ids]
     concerned = f"SELECT d.task FROM decisions d WHERE {inside}"

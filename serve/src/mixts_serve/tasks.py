@@ -32,10 +32,6 @@ With the imagined outcomes of a hundred decisions, a task is decided as one that
 """
 
 
-MOST_METRICS = 20
-"""Most metrics that one report may have."""
-
-
 class LockedTasks:
     """The locked tasks of a batch and their statistics, which rewards update in place."""
 
@@ -318,9 +314,7 @@ class Outcomes:
         self, decision: records.LoggedDecision, report: records.Reward, tasks: LockedTasks
     ) -> records.Receipt:
         """Log the reward and the other metrics of a decision, both or neither."""
-        if report.value is None and not report.metrics:
-            raise errors.OutcomeError("expected a value, metrics or both, got neither")
-        metrics = self._new_metrics(decision, report.metrics or {})
+        metrics = self._new_metrics(decision, records.checked_metrics(report))
         receipt = records.Receipt(duplicate=True)
         if report.value is not None:
             receipt = self._reward(decision, report.value, tasks)
@@ -335,15 +329,9 @@ class Outcomes:
         self, decision: records.LoggedDecision, given: Mapping[str, float]
     ) -> list[records.LoggedMetric]:
         """Return the metrics that the decision does not have; raise if one has another value."""
-        if len(given) > MOST_METRICS:
-            raise errors.OutcomeError(
-                f"a decision has at most {MOST_METRICS} metrics in one report, got {len(given)}"
-            )
         new = []
         for name, number in given.items():
-            records.checked_name(name, "the name of a metric")
-            expected = f"metric {name!r} must be a finite number"
-            value = _stored(records.checked_outcome(number, expected))
+            value = _stored(number)
             known = self._metrics.get((decision.seq, name))
             if known is None:
                 new.append(records.LoggedMetric(decision.seq, name, self._now, value))

@@ -8,6 +8,7 @@ decision is logged with its side; all decisions are learned from.
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -117,13 +118,15 @@ class Baseline(Greedy):
 
     The bestseller is the action with the highest mean reward of a new task under the prior; with
     features, that is the mean of the model of all tasks together. A fixed arm that is not
-    available is replaced by the bestseller.
+    available, or that another replica has renamed, is replaced by the bestseller.
     """
 
     def __init__(self, prior: MixturePrior, n_tasks: int, seed: Seed, holdback: Holdback) -> None:
         super().__init__(prior, n_tasks, seed)
         self._is_uniform = holdback.policy == UNIFORM
-        self._arm = holdback.arm(prior)
+        self._arm: int | None = None
+        with suppress(ParameterError):  # a replica without this holdback may have renamed the arm
+            self._arm = holdback.arm(prior)
 
     def scores(self, rewards: RewardBelief, offer: Offer) -> Float[Array, "m K"]:
         """Return the score of each action: its mean, unless the baseline says otherwise."""
@@ -132,5 +135,5 @@ class Baseline(Greedy):
             return np.zeros_like(means)
         if self._arm is not None:
             means = means.copy()
-            means[:, self._arm] = means.max(axis=1) + 1.0
+            means[:, self._arm] = np.inf
         return means

@@ -327,6 +327,15 @@ def check_same_arms(prior: MixturePrior, active: MixturePrior) -> None:
         )
     check_arms(prior, active)
     check_features(prior, active)
+    if prior.family.n_arms is None:
+        return
+    same = (prior.arm_names, prior.repeatable) == (active.arm_names, active.repeatable)
+    if not same or (prior.arms.retired != active.arms.retired).any():
+        raise ParameterError(
+            "a canary has the arms of the active prior: the same names, the same retired arms and "
+            "the same repeatable; learn it again with mixts fit --from the active prior, or "
+            "activate it instead"
+        )
 
 
 def check_features(prior: MixturePrior, before: MixturePrior | None) -> None:

@@ -11,6 +11,7 @@ import pytest
 from mixts_serve import Decide, Decider, DecisionStore, Reward
 from mixts_serve.store import archive as archives
 from mixts_serve.store.archive import Archived, archive, erase
+from mixts_serve.store.base import Transaction
 from mixts_serve.store.export import export
 from mixts_serve.store.rebuild import Rebuilt, rebuild
 
@@ -158,6 +159,21 @@ def test_a_file_whose_rows_were_not_deleted_is_written_again(
     assert checked(store).archived_tasks == 0
     archive(store, tmp_path, DAY)
     assert everything(store, tmp_path) == rows
+
+
+def test_a_file_of_a_killed_run_has_no_erased_name(
+    store: DecisionStore, clock: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live(store, clock, 1)
+    clock[0] = START + 30 * DAY
+    with monkeypatch.context() as patch:
+        patch.setattr(Transaction, "archive", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            archive(store, tmp_path, 10 * DAY)
+    assert {row["task"] for row in files_of(tmp_path)}
+    erase(store, [f"user {k}" for k in range(4)])
+    assert archive(store, tmp_path, 10 * DAY) == Archived(0, 0)
+    assert not files_of(tmp_path)
 
 
 def test_a_name_is_erased_from_the_files_too(

@@ -132,7 +132,7 @@ def test_an_id_stands_for_one_decision(store: DecisionStore) -> None:
 
 
 def test_the_log_is_sound_and_exported(store: DecisionStore) -> None:
-    with Decider(arms(), store, floor=0.1, seed=1) as decider:
+    with Decider(arms(), store, explore=0.3, seed=1) as decider:
         made_now = [made(store.now() - n, n, f"t{n % 3}", n % 3) for n in range(9)]
         log(decider, *made_now)
         decider.reward_many([Reward(one.id, float(n % 2)) for n, one in enumerate(made_now)])

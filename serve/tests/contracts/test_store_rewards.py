@@ -152,7 +152,7 @@ def test_a_rebuild_mends_what_differs(store: DecisionStore) -> None:
 def test_a_rebuild_finds_features_that_come_again_much_later(
     store: DecisionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mixts_serve.store.rebuild._CHUNK", 4)
+    monkeypatch.setattr("mixts_serve.store.rebuild.CHUNK", 4)
     with Decider(linear(), store, seed=1) as decider:
         for i in range(24):
             offered = ACTIONS if i % 6 == 0 else [[1.0, i], [0.0, 1.0]]

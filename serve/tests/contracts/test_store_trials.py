@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from mixts_serve import Decide, Decider, DecisionStore
-from mixts_serve.records import MetaEntry, Reward
+from mixts_serve.records import Deployment, MetaEntry, Receipt, Reward
 from mixts_serve.store.base import FIND_META, TRIAL_KEY
 from mixts_serve.store.export import export
 from mixts_serve.store.rebuild import rebuild
@@ -72,6 +74,31 @@ def test_a_larger_share_holds_back_the_same_tasks_and_more(store: DecisionStore)
     assert small < {task for task, found in sides(store).items() if CONTROL in found}
 
 
+def test_replicas_agree(store: DecisionStore, opened: Opener) -> None:
+    """A canary begins and ends while two replicas decide for the same tasks."""
+    if store.backend.database == "SQLite":
+        pytest.skip("a file has one decider")
+    with (
+        Decider(arms(), store, holdback=0.2) as one,
+        Decider(None, opened(), holdback=0.2) as other,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        version = one.upload_prior(challenger())
+        one.start_canary(version, 0.5)
+        for _ in range(3):
+            refused = pool.map(decide_all, (one, other))
+            assert not any(refused)
+        assert other.end_canary("enough") == version
+        assert not decide_all(one)
+    found = sides(store)
+    assert {CONTROL} in found.values()
+    assert all(len(tried - {TREATED}) <= 1 for tried in found.values())
+    odd = "SELECT COUNT(*) FROM decisions WHERE (side = 'canary') <> (version = 2)"
+    assert store.backend.value(odd) == 0
+    rows = store.backend.query("SELECT DISTINCT side, policy FROM decisions ORDER BY side")
+    assert rows == [("canary", "ids"), ("control", "bestseller"), ("treated", "ids")]
+
+
 def test_each_key_draws_other_tasks() -> None:
     keys = bytes(16), bytes(range(16))
     one, other = ([place(key, CONTROL, task) < 0.5 for task in TASKS] for key in keys)
@@ -120,6 +147,7 @@ def test_a_fixed_arm(store: DecisionStore) -> None:
     with Decider(prior, store, holdback=0.999, baseline="arm:b", seed=1) as decider:
         made = decider.decide("u")
         assert (made.arm, made.policy, made.propensity) == ("b", "fixed", 1.0)
+        assert decider.decide("u", values=[1e18, 1e17, 1e18]).propensity == 1.0
         assert decider.decide("u", mask=["a", "c"]).arm in "ac"
         with pytest.raises(ParameterError, match="baseline of the holdback is the arm 'b'"):
             decider.change_arms(rename={"b": "d"})
@@ -209,6 +237,36 @@ def test_changed_arms_end_a_canary(store: DecisionStore) -> None:
                 decider.start_canary(1, share)
 
 
+@pytest.mark.parametrize("change", ["retired", "nameless", "once"])
+def test_a_canary_has_the_arms_of_the_active_prior(store: DecisionStore, change: str) -> None:
+    prior = arms().replace(arm_names=["a", "b", "c"])
+    other = {
+        "retired": prior.retire_arms(["c"]),
+        "nameless": challenger(),
+        "once": challenger().replace(arm_names=["a", "b", "c"], repeatable=False),
+    }[change]
+    with Decider(prior, store) as decider:
+        version = decider.upload_prior(other)
+        with pytest.raises(ParameterError, match="the same names, the same retired arms"):
+            decider.start_canary(version, 0.5)
+        with pytest.raises(ParameterError, match="above 0 and below 1, got '5%'"):
+            decider.start_canary(version, "5%")  # type: ignore[arg-type]
+        assert store.deployment() == Deployment(1)
+
+
+def test_a_fixed_arm_that_another_replica_renamed(store: DecisionStore, opened: Opener) -> None:
+    prior = arms().replace(arm_names=["a", "b", "c"])
+    with (
+        Decider(prior, store, holdback=0.5, baseline="arm:b") as decider,
+        opened() as second,
+        Decider(None, second) as other,
+    ):
+        other.change_arms(rename={"b": "z"})
+        assert not decide_all(decider)
+        held = [task for task, found in sides(store).items() if found == {CONTROL}]
+        assert {store.history(task)[-1].action for task in held} == {0}  # the bestseller
+
+
 def test_a_canary_leaves_the_control_group_alone(store: DecisionStore, key: bytes) -> None:
     with Decider(arms(), store, holdback=0.3) as decider:
         version = decider.upload_prior(challenger())
@@ -263,15 +321,19 @@ def test_metrics_come_with_a_reward_or_later(store: DecisionStore, tmp_path: Pat
         (1, {"x": float("nan")}, "metric 'x' must be a finite number"),
         (1, {"x": "much"}, "metric 'x' must be a finite number"),
         (1, {f"m{k}": 1.0 for k in range(21)}, "at most 20 metrics"),
+        (1, ["returned"], r"numbers by their names, got \['returned'\]"),
     ],
 )
 def test_reports_that_are_refused_whole(
-    store: DecisionStore, value: float | None, metrics: dict[str, float] | None, message: str
+    store: DecisionStore, value: float | None, metrics: Any, message: str
 ) -> None:
     with Decider(arms(), store) as decider:
         made = decider.decide("u")
+        other, wrong = (decider.decide("u").id for _ in range(2))
+        results = decider.reward_many([Reward(wrong, value, metrics), Reward(other, 1.0)])
+        assert list(map(type, results)) == [OutcomeError, Receipt]
         with pytest.raises(OutcomeError, match=message):
             decider.reward(made.id, value, metrics)
         with pytest.raises(ParameterError, match="the name of a metric"):
             decider.reward(made.id, 1, {"": 1})
-        assert decider.task("u").rewards == 0
+        assert decider.task("u").rewards == 1

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from mixts_serve import AsyncClient, Client, Decider, Decision, DecisionStore, Receipt, fallback
 from mixts_serve.client import Queued
+from mixts_serve.http.app import Service as Application
+from mixts_serve.records import Decide, Reward
 
 import mixts
-from mixts.errors import ParameterError, StoreUnavailableError
+from mixts.errors import OutcomeError, ParameterError, StoreUnavailableError
 from serve.tests.contracts.stores import ACTIONS, arms, linear
 from serve.tests.unit.scripted_service import BUSY, DECIDED, URL, Service
 from serve.tests.unit.store.faulty_store import wait_until
@@ -206,6 +210,21 @@ def test_what_was_kept_is_sent_once(decider: Decider, caplog: pytest.LogCaptureF
     assert not caplog.records
 
 
+def test_rewards_follow_their_decisions_closely() -> None:
+    """The service keeps a window open for a minute only: it must not wait for all decisions."""
+    kept, error = fallback.Fallback(0, msgspec.json.encode), StoreUnavailableError("away")
+    kept.keep(Reward("logged before", 1.0), error)
+    made = [kept.decide(Decide("ada"), error).id for _ in range(600)]
+    for id in made:
+        kept.keep(Reward(id, 1.0), error)
+    sent: list[str] = []
+    while part := kept.next_part():
+        sent += [each.id for each in part]
+        kept.settle(part, [None] * len(part))
+    parts = [made[:250], made[250:500], made[500:]]
+    assert sent == ["logged before", *(id for part in parts for id in [*part, *part])]
+
+
 def test_a_lost_answer_makes_no_second_decision(decider: Decider) -> None:
     """The service logs the first part, but its answer is lost; the client sends the part again."""
     lost = []
@@ -305,6 +324,93 @@ def test_an_asynchronous_client_sends_once(decider: Decider) -> None:
     made = asyncio.run(program())
     assert {row.id for row in decider.store.history("ada")} == {one.id for one in made}
     assert decider.task("ada").rewards == 5
+
+
+def test_the_prior_of_a_canary_is_not_followed(decider: Decider) -> None:
+    asked: list[str] = []
+
+    class Counting(httpx.ASGITransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            asked.append(request.url.path)
+            return await super().handle_async_request(request)
+
+    async def program(service: Application) -> None:
+        async with AsyncClient(
+            URL, transport=Counting(service), fallback="last", patience=PATIENT
+        ) as client:
+            kept = client._fallback
+            assert kept is not None
+
+            async def decide(task: str) -> int:
+                version = (await client.decide(task)).prior_version
+                while not kept.is_idle:
+                    await asyncio.sleep(0.001)
+                return version
+
+            assert await decide("before") == 1
+            other = decider.upload_prior(NAMED.replace(weights=[0.3, 0.7]))
+            decider.start_canary(other, 0.5)
+            assert {await decide(f"t{n}") for n in range(30)} == {1, 2}
+            assert kept.version == 1
+            assert [path for path in asked if path != "/v1/decide"] == [
+                "/v1/prior", "/v1/priors/1", "/v1/prior",
+            ]  # fmt: skip
+            decider.activate_prior(other)
+            kept._asks_at = 0.0  # a minute has passed
+            await decide("after")
+            assert kept.version == 2
+
+    service = Application(decider, decider.store)
+    asyncio.run(program(service))
+    service.close()
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_closing_while_a_part_is_on_its_way(
+    is_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the thread sends, ``close`` neither sends nor forgets a second time."""
+    failures: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+    arrived, answered, is_back = (threading.Event() for _ in range(3))
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if not is_back.is_set():
+            return httpx.Response(503)
+        if request.url.path == "/readyz":
+            return httpx.Response(200)
+        arrived.set()
+        answered.wait(PATIENT)
+        made = {"id": "d", "task": "ada", "action": 0, "propensity": 1.0}
+        return httpx.Response(200, json=[made | {"weights": [1.0], "prior_version": 1}])
+
+    client = Client(URL, transport=httpx.MockTransport(answer), fallback=0, timeout=0.01)
+    made = client.decide("ada")
+    if not is_first:
+        client.reward(made.id, 1.0)
+    is_back.set()
+    assert arrived.wait(PATIENT)
+    thread = client._returning
+    client.close()
+    answered.set()
+    assert thread is not None
+    thread.join(PATIENT)
+    assert not failures
+    assert client.n_queued == (0 if is_first else 1)
+
+
+def test_an_asynchronous_client_is_closed_in_another_loop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = AsyncClient(f"http://127.0.0.1:{free_port()}", fallback=0, retries=0)
+    assert asyncio.run(client.decide("ada")).policy == "fallback"
+    asyncio.run(client.close())
+    assert caplog.messages == ["1 decisions and rewards were not sent to the service"]
+
+
+def test_a_wrong_report_is_not_kept() -> None:
+    with away(fallback=0) as client, pytest.raises(OutcomeError, match="a value, metrics or both"):
+        client.reward("0" * 32)
 
 
 def test_a_full_queue_refuses_rewards_and_goes_on_to_decide(

@@ -30,10 +30,10 @@ def register(parser: argparse.ArgumentParser) -> None:
     )
     add("--exclude", action="append", default=[], metavar="DAYS", help=days)
     wish = (
-        "when to activate the new prior: refit (at once, the default), ask (a person does), or a "
-        "number such as 100: when the evidence for it reaches that"
+        "when to activate the new prior: refit (at once), ask (a person does), or a number such as "
+        "100: when the evidence for it reaches that (default: as the service was told)"
     )
-    add("--promote", type=_promotion, default="refit", metavar="WHEN", help=wish)
+    add("--promote", type=_promotion, metavar="WHEN", help=wish)
     window = (
         "also try only tasks that are no older, such as 60d, and use that where it predicts the "
         "newest tasks better"

@@ -83,6 +83,16 @@ def register(parser: argparse.ArgumentParser) -> None:
         "task; uniform; or arm:NAME"
     )
     add("--baseline", metavar="NAME", help=baseline)
+    promote = (
+        "when a refit that passed its checks is deployed: refit (at once, the default), ask (a "
+        "person activates it), or a number such as 100: when the evidence for it reaches that"
+    )
+    add("--promote", default="refit", metavar="WHEN", help=promote)
+    canary = (
+        "share of the new tasks that try a refit before it is activated, such as 10%%; it is "
+        "withdrawn by itself if it earns less (default 0: none do)"
+    )
+    add("--canary", type=share, default=0.0, metavar="SHARE", help=canary)
     refits = (
         "learn the prior again so often, such as 1d, by `mixts refit` in a process of its own "
         "(default: never)"
@@ -140,6 +150,7 @@ def _serve(options: argparse.Namespace) -> None:
     from mixts_serve.http import server
     from mixts_serve.http.app import Service, checked_prefix
     from mixts_serve.http.protocol import Limits
+    from mixts_serve.promotion import Promotion
     from mixts_serve.refitter import Refitter
     from mixts_serve.rules import DEFAULT_EXPLORE, DEFAULT_POLICY, Policy, Rules
     from mixts_serve.store import DecisionStore
@@ -160,6 +171,7 @@ def _serve(options: argparse.Namespace) -> None:
     rules = Rules.checked(
         policy, options.reward_window, options.default_reward, options.holdback, options.baseline
     )
+    promotion = Promotion.checked(options.promote, options.canary)
     prior = None if options.prior is None else check_servable(MixturePrior.load(options.prior))
     if prior is not None:
         rules.check(prior)
@@ -171,7 +183,8 @@ def _serve(options: argparse.Namespace) -> None:
             prior, store, policy=policy.name, explore=policy.explore, horizon=policy.horizon,
             new_item_share=policy.new_item_share, reward_window=options.reward_window,
             default_reward=options.default_reward, holdback=options.holdback,
-            baseline=options.baseline, max_pending=options.max_pending,
+            baseline=options.baseline, promote=promotion.rule, canary=promotion.canary,
+            max_pending=options.max_pending,
             max_work=options.max_work, max_numbers=options.max_numbers, force=options.force,
         ) as decider,
     ):  # fmt: skip

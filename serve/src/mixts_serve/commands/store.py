@@ -1,4 +1,4 @@
-"""``mixts store``: show, check, rebuild, back up, export, archive, or erase from a store."""
+"""``mixts store``: show, report, check, rebuild, back up, export, archive, or erase."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ _BACKUP = """\
 Copy a SQLite file to a new one; the service may go on meanwhile. The copy has everything that was
 acknowledged before the command began."""
 
+_REPORT = """\
+Compare the tasks that the service decides with those that a holdback left to a baseline, and write
+a page about it; the service may go on meanwhile. Decisions count when their reward windows have
+ended."""
 _ERASE = """\
 Erase tasks with everything about them: decisions, rewards, and the actions that only they were
 offered. The counts are then those without them. The service may go on meanwhile. Names that the
@@ -51,6 +55,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     named = {}
     for name, run, text, description in (
         ("show", run_show, "print a summary", _SHOW),
+        ("report", run_report, "tell what the service is worth", _REPORT),
         ("check", run_check, "look for damage, and compare statistics with the log", _CHECK),
         ("rebuild", run_rebuild, "recompute all statistics from the log", _REBUILD),
         ("backup", run_backup, "copy a store that is in use", _BACKUP),
@@ -62,6 +67,9 @@ def register(parser: argparse.ArgumentParser) -> None:
         named[name].set_defaults(run=run)
         where = "a SQLite file" + ", or postgresql://..." * (name != "backup")
         named[name].add_argument("store", metavar="STORE", help=where)
+    page = named["report"].add_argument
+    page("--out", type=Path, metavar="FILE", help="write the page to this file (default: none)")
+    page("--json", action="store_true", help="print JSON instead of words")
     named["backup"].add_argument("to", type=Path, metavar="TO", help="a file that does not exist")
     add = named["export"].add_argument
     add("out", type=Path, metavar="OUT", help="file to write: .parquet, .csv, .csv.gz or .dsjson")
@@ -109,6 +117,45 @@ def run_show(options: argparse.Namespace) -> int:
         print(f"last refit, {when} UTC: {refitted.result.splitlines()[0]}")
     if only_value is not None:
         print(f"warning: {silence_warning(only_value)}")
+    return 0
+
+
+def run_report(options: argparse.Namespace) -> int:
+    """Print what the service is worth, and write a page about it."""
+    from msgspec import json
+
+    from mixts.extend import files
+    from mixts_serve.challenger import read_account
+    from mixts_serve.dashboard import contest
+    from mixts_serve.dashboard import worth as words
+    from mixts_serve.promotion import read_trial
+    from mixts_serve.worth import read_worth
+
+    with _opened(options.store) as store:
+        made, name = store.now(), store.name
+        worth = read_worth(store, made)
+        rivals = read_account(store), read_trial(store)
+    if options.out is not None:
+        with files.replacing(options.out) as part:
+            part.write_text(
+                words.report_page(worth, name, made, contest.report_lines(*rivals)),
+                encoding="utf-8",
+            )
+    if options.json:
+        found = {**(words.as_json(worth) or {}), **contest.as_json(*rivals)}
+        print(json.format(json.encode(found)).decode())
+        return 0
+    if worth is None:
+        print("nothing was held back: mixts serve --holdback 5% compares the service")
+    else:
+        for title, one in words.tiles(worth):
+            print(f"{title}: {one.line}")
+        for warning in worth.warnings:
+            print(f"warning: {warning}")
+    for line in contest.report_lines(*rivals):
+        print(line)
+    if options.out is not None:
+        print(f"{options.out} has the page")
     return 0
 
 

@@ -8,6 +8,7 @@ The HTTP part calls these functions and adds headers; nothing here knows of requ
     GET /tasks?name=...     task_page(decider, store, name, now=..., address=..., token=...)
     GET /assets/{name}      ASSETS[name]: media type and content
     POST /arms              the same as POST /v1/arms, for the form of the overview
+    POST /priors/N/activate the same as POST /v1/priors/N/activate, for its button
 
 All links are relative, so that a proxy may take a prefix off the addresses. ``OverviewQuery.of``
 takes the parameters of the address as they come. Empty pages show commands with ``address``, where
@@ -34,6 +35,7 @@ from mixts_serve.dashboard.layout import (
 from mixts_serve.dashboard.over_time import SPANS
 from mixts_serve.dashboard.overview import OverviewQuery, overview_page
 from mixts_serve.dashboard.task import task_page
+from mixts_serve.dashboard.worth import report_page
 
 __all__ = [
     "ASSETS",
@@ -43,6 +45,7 @@ __all__ = [
     "OverviewQuery",
     "missing_page",
     "overview_page",
+    "report_page",
     "task_link",
     "task_page",
     "unavailable_page",

@@ -53,7 +53,8 @@ STYLE = "\n".join(
     ]
 )  # fmt: skip
 SCRIPT = "\n".join(
-    _read("mixts_serve.dashboard", "assets", f"{name}.js") for name in ("dashboard", "arms")
+    _read("mixts_serve.dashboard", "assets", f"{name}.js")
+    for name in ("dashboard", "arms", "contest")
 )
 
 ASSETS = {

@@ -10,6 +10,8 @@ from mixts.pages import formats
 from mixts_serve.agreement import Agreement, Agreements
 from mixts_serve.dashboard import arms as panel
 from mixts_serve.dashboard import charts, layout, over_time
+from mixts_serve.dashboard import contest as contest_words
+from mixts_serve.dashboard import worth as worth_words
 from mixts_serve.decider import Decider
 from mixts_serve.records import Health, PriorVersion
 from mixts_serve.rules import Policy, Rules
@@ -166,7 +168,7 @@ def overview_page(
 ) -> str:
     """Render the overview: rates, rewards, kinds, arms, versions, and a page of the tasks."""
     view = read_overview(decider, store, now, query)
-    mean = view.means.whole.mean
+    mean, worth = view.means.whole.mean, decider.worth()
     return layout.render(
         "overview",
         view=view,
@@ -174,6 +176,11 @@ def overview_page(
         changes=changes and view.prior.arm_names is not None,
         choices=panel.arm_choices(view.arms, view.prior) if changes and view.arms else (),
         tiles=_tiles(view),
+        worth=worth,
+        contest=contest_words.read_contest(decider, store),
+        caveat=contest_words.CAVEAT,
+        may_activate=changes,
+        worth_tiles=() if worth is None else worth_words.tiles(worth),
         rates=over_time.rate_chart(over_time.drawn_bins(view.bins)),
         rewards=None if mean is None else over_time.reward_chart(view.means, mean),
         open_words=over_time.open_words(view.means) if view.means.is_open else "",

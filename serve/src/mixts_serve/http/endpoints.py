@@ -10,7 +10,7 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -24,7 +24,7 @@ from mixts import MixturePrior
 from mixts.errors import OverloadedError, ParameterError, StoreError, UnknownTaskError
 from mixts.extend import files
 from mixts_serve.http import Receive, Scope, protocol
-from mixts_serve.http.metrics import CONTENT_TYPE, Metrics
+from mixts_serve.http.metrics import CONTENT_TYPE, Metrics, contest_gauges, lift_gauges
 from mixts_serve.http.openapi import BODY_ERRORS, TASK, Endpoint, parameter
 from mixts_serve.http.protocol import ActivePriorInfo, HealthStatus, Limits, read_headers
 from mixts_serve.http.refusals import Header, RefusalError, retry_after, wrong_method
@@ -95,7 +95,7 @@ PAGES = {
 }
 """Addresses of pages, which the document leaves out."""
 
-PAGE_CHANGES = {"/arms": "change_arms"}
+PAGE_CHANGES = {"/arms": "change_arms", "/priors/{version}/activate": "activate_prior"}
 """Addresses that scripts of pages post to; see ``security.Gate`` for what protects them."""
 
 THREADS = 4
@@ -344,7 +344,7 @@ class Endpoints:
         """Return counters, response times and totals."""
         health = self._decider.health()
         batches, operations = self._decider.batches
-        gauges: dict[str, tuple[str, float]] = {
+        gauges: dict[str, tuple[str, float | Mapping[str, float]]] = {
             "writable": ("1 if the store accepts writes, else 0", int(health.writable)),
             "pending_operations": ("Operations that wait for the writer", health.pending),
             "groups": ("Committed batches", batches),
@@ -360,6 +360,10 @@ class Endpoints:
         }
         with suppress(StoreError):  # the counters of this process are known even so
             gauges |= await self.readers.run(self._store_gauges)
+        worth = self._decider.worth()
+        if worth is not None:
+            gauges |= lift_gauges(worth)
+        gauges |= contest_gauges(self._decider.account(), self._decider.trial())
         settings = asdict(self._decider.policy)
         policy = {name: "" if value is None else str(value) for name, value in settings.items()}
         return Response(self._metrics.text(gauges, policy), kind=CONTENT_TYPE)

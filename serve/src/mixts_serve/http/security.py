@@ -188,13 +188,13 @@ def required_scope(method: str, path: str) -> str:
     """Return the scope that a request needs, whether its address exists or not."""
     if method in ("GET", "HEAD"):
         return "read"
-    is_admin = path.startswith(("/v1/priors", "/v1/arms", "/arms"))
+    is_admin = path.startswith(("/v1/priors", "/v1/arms", "/arms", "/priors/"))
     return "write" if method == "POST" and not is_admin else "admin"
 
 
 def is_page(path: str) -> bool:
     """Return whether browsers request this address; they can send a token only as a password."""
-    return path in ("/", "/tasks", "/arms") or path.startswith("/assets/")
+    return path in ("/", "/tasks", "/arms") or path.startswith(("/assets/", "/priors/"))
 
 
 def _check_own_page(headers: Headers) -> None:
@@ -212,7 +212,7 @@ def _check_own_page(headers: Headers) -> None:
         is_own = headers.get(b"origin") in (b"http://" + host, b"https://" + host)
     if not is_own:
         raise RefusalError(
-            403, "forbidden", "only the dashboard itself may send this: programs use /v1/arms"
+            403, "forbidden", "only the dashboard itself may send this: programs use /v1"
         )
 
 

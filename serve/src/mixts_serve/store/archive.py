@@ -77,7 +77,9 @@ def archive(store: DecisionStore, folder: str | os.PathLike[str], keep: float) -
     with _locked(Path(folder)) as place:
         before = first_id(store.backend.now_us() - round(keep * 1e6))
         # Durable before the first file has this name: the next run must know it.
-        store.backend.transact(lambda transaction: transaction.begin_archive(os.urandom(4).hex()))
+        begun = store.backend.transact(lambda each: each.begin_archive(os.urandom(4).hex()))
+        # Of a killed run: its decisions are in the store, or were erased since.
+        _next_file(place, begun).unlink(missing_ok=True)
         after, n_moved = b"", 1
         while after or n_moved:
             if not after:
@@ -105,7 +107,7 @@ class _Run:
 
     def move(self, transaction: Transaction) -> int:
         """Move decisions to a file; return how many."""
-        name, n_files = transaction.begin_archive("").split()
+        begun = transaction.begin_archive("")
         now = transaction.now_us()
         found = transaction.find_archivable(self.ids, now, FILE_DECISIONS)
         self.last = bytes(found[-1].id) if found else b""
@@ -121,11 +123,11 @@ class _Run:
         decisions = [each.seq for each in chosen]
         bases = self._bases(transaction, decisions, sorted({each.task for each in chosen}))
         transaction.take_time()
-        number = int(n_files) + 1
-        path = self.folder / f"decisions-{name}-{number:06d}.parquet"
+        path = _next_file(self.folder, begun)
         export_decisions(self.store, path, {bytes(each.id): each.seq for each in chosen})
         sync(self.folder)
-        transaction.archive(decisions, bases, f"{name} {number}")
+        name, n_files = begun.split()
+        transaction.archive(decisions, bases, f"{name} {int(n_files) + 1}")
         return len(decisions)
 
     def _bases(
@@ -147,6 +149,12 @@ class _Run:
             )
             for row, (task, content) in enumerate(zip(tasks, contents, strict=True))
         ]  # fmt: skip
+
+
+def _next_file(folder: Path, begun: str) -> Path:
+    """Return the file after those that an archive has: ``begun`` is its name and their number."""
+    name, n_files = begun.split()
+    return folder / f"decisions-{name}-{int(n_files) + 1:06d}.parquet"
 
 
 def _in_order(

@@ -105,6 +105,8 @@ _SET_META = (
     f"{tables.META.insert('name', 'value')} ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )
 TRIAL_KEY = "trial_key"
+HOLDBACK = "holdback"
+"""Share of the tasks that is held back, and the time in microseconds since which it is."""
 FIND_META = "SELECT value FROM meta WHERE name = ?"
 _NEW_KEY = f"{tables.META.insert('name', 'value')} ON CONFLICT (name) DO NOTHING"
 _NEXT_LIFE = """
@@ -122,6 +124,8 @@ DEPLOYED = (
     "(SELECT seq FROM activations WHERE share = 1 ORDER BY seq DESC LIMIT 1) ORDER BY seq"
 )
 """The last activation of a version for all tasks, and the canaries since."""
+
+LAST_ACTIVATION = "SELECT COALESCE(MAX(seq), 0) FROM activations"
 
 WAITING = (
     "SELECT d.seq, d.task, d.action, d.action_set FROM {source} "
@@ -337,6 +341,10 @@ class Transaction(ABC):
         """Return the versions of the prior that decide; None before there is one."""
         return deployment_of(self._execute(DEPLOYED))
 
+    def last_activation(self) -> int:
+        """Return the number of the last row of ``activations``; 0 if there is none."""
+        return int(self._one(LAST_ACTIVATION))
+
     def active_version(self) -> int | None:
         """Return the version of the prior that was activated last."""
         found = self.deployment()
@@ -546,9 +554,10 @@ class Transaction(ABC):
         self._append(tables.PRIORS, [prior])
         return int(self._one(find, prior.digest)), True
 
-    def activate(self, version: int, now: int, shape: str) -> None:
+    def activate(self, version: int, now: int, shape: str, reason: str = "") -> None:
         """Make this version the active one; its tasks' statistics have this shape."""
-        self._append(tables.ACTIVATIONS, [records.PriorActivation(version, now)])
+        row = records.PriorActivation(version, now, reason=reason)
+        self._append(tables.ACTIVATIONS, [row])
         self._set(records.MetaEntry("shape", shape))
 
     def set_canary(self, version: int, now: int, share: float, reason: str = "") -> None:
@@ -563,6 +572,12 @@ class Transaction(ABC):
         """Return the key by which tasks are drawn for trials; make it if the store has none."""
         self._execute(_NEW_KEY, (TRIAL_KEY, os.urandom(16).hex()))
         return bytes.fromhex(self._one(FIND_META, TRIAL_KEY))
+
+    def note_holdback(self, share: float, now: int) -> None:
+        """Note the share of the tasks that is held back from now on, unless it was so before."""
+        before, _ = parse_holdback(self._one(FIND_META, HOLDBACK))
+        if share != (before or 0.0):
+            self._set(records.MetaEntry(HOLDBACK, f"{share!r} {now}"))
 
     def begin_life(self) -> int:
         """Return how many deciders with a seed wrote to this store before, and count one more."""
@@ -583,6 +598,14 @@ class Transaction(ABC):
 
     def _set(self, entry: records.MetaEntry) -> None:
         self._execute(_SET_META, tables.META.values(entry))
+
+
+def parse_holdback(note: str | None) -> tuple[float | None, int]:
+    """Return the share of the tasks that is held back, and since when; None if none ever was."""
+    if note is None:
+        return None, 0
+    share, since = note.split()
+    return float(share), int(since)
 
 
 def _negative(count: records.SpanCount) -> records.SpanCount:

@@ -13,7 +13,7 @@ from msgspec.json import decode
 from msgspec.structs import asdict, replace
 
 from mixts.errors import ParameterError, StoreError
-from mixts_serve.records import COUNTED, Deployment, Pedigree, PriorVersion
+from mixts_serve.records import COUNTED, Deployment, Pedigree, PriorActivation, PriorVersion
 from mixts_serve.store import views
 from mixts_serve.store.base import (
     COUNT_SPANS,
@@ -166,6 +166,10 @@ _SPLIT = Query(
         "sure": _total("CASE WHEN certainty >= 0.9 THEN 1 ELSE 0 END"),
     },
     "tasks WHERE version = ? GROUP BY latent ORDER BY latent",
+)  # fmt: skip
+_TRANSITIONS = Query(
+    PriorActivation, {name: name for name in get_type_hints(PriorActivation)},
+    "activations WHERE reason <> '' ORDER BY seq DESC LIMIT ?",
 )  # fmt: skip
 _LAST_OFFER = (
     " JOIN decisions d ON d.action_set = s.number "
@@ -710,6 +714,21 @@ class DecisionStore:
             )
             for version, at, family, n, pedigree in rows
         ]  # fmt: skip
+
+    def transitions(self, limit: int) -> list[PriorActivation]:
+        """Return the last deployments that the service made by itself, newest first.
+
+        Parameters
+        ----------
+        limit : int
+            The largest number of them.
+
+        Returns
+        -------
+        list of PriorActivation
+            Each with its reason.
+        """
+        return self.backend.read(_TRANSITIONS, (limit,))
 
     def note(self, name: str) -> str | None:
         """Return a note that the store keeps under a name, such as "refit".

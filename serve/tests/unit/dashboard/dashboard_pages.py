@@ -15,6 +15,8 @@ from mixts_serve.dashboard import (
     unavailable_page,
 )
 from mixts_serve.dashboard.layout import ADDRESS
+from mixts_serve.lift import Sums, compare
+from mixts_serve.worth import Worth
 
 from serve.tests.unit.dashboard.sample_dashboards import (
     HOSTILE,
@@ -80,6 +82,11 @@ def service() -> tuple[FakeDecider, FakeStore]:
 def every_page() -> Iterator[tuple[str, str]]:
     """Pages of all sorts, by name."""
     hostile = typical(len(HOSTILE), names=list(HOSTILE.values()), longest=20)
+    lift = compare(
+        Sums(200, 400, 90, 90, 80, 40, 80, 40), Sums(900, 1800, 540, 540, 360, 9, 360, 9)
+    )
+    metrics = dict.fromkeys(HOSTILE.values(), lift)
+    hostile[0].lift = Worth("bestseller", NOW, lift, metrics, 0.1, ("the share is wrong",))
     crowded = typical(3, prior=arm_prior(100, 1000, named=False))
     linear = typical(3, prior=linear_prior())
     named = replace_names(*hostile)

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from mixts_serve.agreement import Agreements
+from mixts_serve.challenger import Account
+from mixts_serve.promotion import Trial
 from mixts_serve.records import (
     COUNTED,
     ActionPosteriors,
     Counts,
     Health,
+    PriorActivation,
     PriorVersion,
     TaskState,
 )
@@ -30,6 +33,7 @@ from mixts_serve.store.views import (
     Unrewarded,
     VersionEarnings,
 )
+from mixts_serve.worth import Worth
 from msgspec.structs import replace
 
 import mixts
@@ -77,6 +81,9 @@ class FakeStore:
     """Counts in spans of ten seconds."""
     open_seconds: float = 0.0
     """Time for which decisions are not final; 0 without default rewards."""
+
+    def transitions(self, limit: int) -> list[PriorActivation]:
+        return []
 
     def totals(self) -> Totals:
         return Totals(len(self.rows), **sums(self.rows))
@@ -198,6 +205,9 @@ class FakeDecider:
     default: float | None = None
     alarm: str | None = None
     found: Agreements | None = None
+    lift: Worth | None = None
+    rivals: Account | None = None
+    canary: Trial | None = None
 
     @property
     def rules(self) -> Rules:
@@ -221,8 +231,17 @@ class FakeDecider:
             self.writable, self.reason, self.pending, self.warning, prior_alarm=self.alarm
         )
 
+    def worth(self) -> Worth | None:
+        return self.lift
+
     def agreements(self, version: int | None = None) -> Agreements | None:
         return self.found if version in (None, self.prior_version) else None
+
+    def account(self) -> Account | None:
+        return self.rivals
+
+    def trial(self) -> Trial | None:
+        return self.canary
 
     def task(self, task: str) -> TaskState:
         row = self.store.task(task)

@@ -10,6 +10,7 @@ import pytest
 from mixts_serve.http import security
 from mixts_serve.http.app import ENDPOINTS
 from mixts_serve.http.security import SCOPES, Tokens, is_loopback
+from mixts_serve.records import PriorVersion
 from mixts_serve.versions import ArmList
 
 from mixts.errors import ParameterError
@@ -341,6 +342,30 @@ def test_a_change_by_the_dashboard_needs_admin(tokens: Tokens) -> None:
     assert found == {ALL: 200, READ: 403, WRITE: 403, ADMIN: 200}
     assert changed(OWN, tokens) == 401
     assert changed([*OWN, *basic("wrong")], tokens) == 401
+
+
+class PriorDecider(FakeDecider):
+    """Has two versions of the prior, and notes which one is activated."""
+
+    def priors(self) -> list[PriorVersion]:
+        return [PriorVersion(v, 0.0, v == 1, "bernoulli-arms", 1) for v in (1, 2)]
+
+    def activate_prior(self, version: int, force: bool = False) -> None:
+        self.activated = version
+
+
+def test_only_admins_activate_a_prior_by_the_page(tokens: Tokens) -> None:
+    found = {}
+    cross = [("sec-fetch-site", "cross-site")]
+    for name, headers in {
+        "own": [*OWN, *basic(ADMIN)], "write": [*OWN, *basic(WRITE)], "none": OWN,
+        "other site": [*cross, *basic(ADMIN)], "program": basic(ADMIN),
+    }.items():  # fmt: skip
+        decider = PriorDecider()
+        path = "/priors/2/activate"
+        found[name] = call(service(decider, tokens=tokens), "POST", path, b"", headers).status
+        assert getattr(decider, "activated", None) == (2 if found[name] == 200 else None)
+    assert found == {"own": 200, "write": 403, "none": 401, "other site": 403, "program": 403}
 
 
 def test_a_name_that_points_to_this_machine_changes_no_arms() -> None:
