@@ -12,6 +12,7 @@ from tests.faults.inject import edit, replace
 DECISIONS = "serve/tests/contracts/test_store_decisions.py"
 REWARDS = "serve/tests/contracts/test_store_rewards.py"
 POLICIES = "serve/tests/contracts/test_store_policies.py"
+TRIALS = "serve/tests/contracts/test_store_trials.py"
 SILENCE = "serve/tests/contracts/test_store_silence.py"
 PRIORS = "serve/tests/contracts/test_store_priors.py"
 WRITER = "serve/tests/unit/test_writer.py"
@@ -148,10 +149,29 @@ fault(
     "the second request of a task in a batch does not know of the first",
     f"{POLICIES}::test_requests_of_one_batch_know_of_each_other[sqlite]",
     edit(
-        "mixts_serve.batch:Batch._decide",
+        "mixts_serve.batch:Batch._decide_on",
         "_groups(asked, one_a_task=one_a_task)",
         "_groups(asked, one_a_task=False)",
     ),
+)
+fault(
+    "tasks that were born before a canary began try it",
+    f"{TRIALS}::test_a_canary_decides_for_a_share_of_the_new_tasks[sqlite]",
+    edit("mixts_serve.trials:Sides.of", "first_at < now.since", "False"),
+)
+fault(
+    "the control group is decided by what is known of the task",
+    f"{TRIALS}::test_the_bestseller_is_decided_as_if_every_task_were_new[sqlite]",
+    edit(
+        "mixts_serve.batch:Batch._decided",
+        "Baseline(prior, len(statistics), self._rng, holdback)",
+        "Baseline(prior, statistics, self._rng, holdback)",
+    ),
+)
+fault(
+    "a metric may change its value",
+    f"{TRIALS}::test_metrics_come_with_a_reward_or_later[sqlite]",
+    edit("mixts_serve.tasks:Outcomes._new_metrics", "known != value", "False"),
 )
 fault(
     "a decision waits although its reward is in the same batch",
@@ -302,12 +322,12 @@ fault(
 fault(
     "rows are not compared with their checksums",
     f"{CHECKSUMS}::test_no_flipped_bit_in_a_decision_passes_the_check[decisions]",
-    edit("mixts_serve.store.sqlite:check_rows", "checksum(tuple(values)) != stored", "False"),
+    edit("mixts_serve.store.sqlite:_wrong_rows", "checksum(tuple(values)) != stored", "False"),
 )
 fault(
     "missing rows are not noticed",
     f"{CHECKSUMS}::test_a_missing_row_is_noticed[1000]",
-    edit("mixts_serve.store.sqlite:check_rows", "number != done + 1", "False"),
+    edit("mixts_serve.store.sqlite:_wrong_rows", "number != done + 1", "False"),
 )
 fault(
     "the log keeps a full disk full",

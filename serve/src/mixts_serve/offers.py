@@ -64,21 +64,40 @@ _ANY = Policy("fallback", explore=0.0)
 MOST_AHEAD = 60.0
 """Seconds by which a client's clock may be ahead."""
 
+MOST_BEHIND = 30 * 86_400.0
+"""Oldest decision that is logged, in seconds: an older one was timed by a clock that is not set."""
+
 
 def checked_made(request: MadeDecision, prior: MixturePrior, now: int) -> Asked:
     """Return what was offered; raise an error for a decision that cannot be logged."""
     if request.defer or request.top is not None:
         raise ParameterError("a decision that was made elsewhere has one action: no defer, no top")
-    _, at = made_id(request.id)
-    if at > now + MOST_AHEAD * 1e6:
+    seconds = (made_id(request.id)[1] - now) / 1e6
+    if not -MOST_BEHIND <= seconds <= MOST_AHEAD:
+        side = "ahead of" if seconds > 0 else "behind"
         raise ParameterError(
-            f"the decision's time is {(at - now) / 1e6:.0f} seconds ahead of the service's clock: "
-            "set the client's clock"
+            f"the decision's time is {abs(seconds):.0f} seconds {side} the service's clock: set "
+            "the client's clock"
         )
     # Arms may have been retired or renamed since: the mask is not needed any more.
-    asked = checked_request(replace(request, mask=None), prior, _ANY)._replace(request=request)
+    bare = replace(request, mask=None, values=None, costs=None)
+    asked = checked_request(bare, prior, _ANY)._replace(request=request)
     made_choice(asked, prior)
-    return asked
+    names, n = prior.arm_names if asked.ids is None else asked.ids, asked.offer.n_actions
+    values, costs = (
+        _filled(given, default, names, n)
+        for given, default in ((request.values, 1.0), (request.costs, 0.0))
+    )
+    return asked._replace(offer=asked.offer.with_money(prior, values, costs))
+
+
+def _filled(given: Any, default: float, names: Sequence[str] | None, n: int) -> Any:
+    """Return values or costs of all actions: some were masked, or added or renamed since."""
+    if given is None or (isinstance(given, Mapping) and names is None):
+        return given
+    if isinstance(given, Mapping):
+        return [given.get(name, default) for name in names or ()]
+    return [*given, *[default] * (n - len(given))]
 
 
 def made_id(text: str) -> tuple[bytes, int]:

@@ -219,6 +219,16 @@ def test_refusals(store: DecisionStore, tmp_path: Path) -> None:
             archive(store, tmp_path, DAY)
 
 
+def test_an_erasure_that_cannot_reach_the_files_erases_nothing(
+    store: DecisionStore, tmp_path: Path
+) -> None:
+    with Decider(arms(), store) as decider:
+        decider.decide("ada")
+        with pytest.raises(ParameterError, match="is not a folder"):
+            erase(store, ["ada"], tmp_path / "none")
+        assert decider.task("ada").decisions == 1
+
+
 def test_the_watch_predicts_from_what_archived_rewards_taught(
     store: DecisionStore, tmp_path: Path, clock: list[float]
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from mixts_serve import Decide, Decider, Decision, DecisionStore, Reward
 from mixts_serve.records import MadeDecision
 from mixts_serve.store.rebuild import rebuild
+from mixts_serve.store.tables import unpack
 
 from mixts import errors
 from serve.tests.contracts.stores import ACTIONS, arms, linear
@@ -79,6 +80,18 @@ def test_probabilities_and_names_are_logged(store: DecisionStore) -> None:
         assert (one.action, one.arm, one.propensity) == (1, "b", 0.75)
 
 
+@pytest.mark.parametrize("values", [{"a": 2.0, "b": 3.0, "old": 1.0}, [2.0, 3.0]])
+def test_values_of_masked_added_and_renamed_arms_are_not_needed(
+    store: DecisionStore, values: Any
+) -> None:
+    named = arms().replace(arm_names=["a", "b", "c"])
+    with Decider(named, store, seed=1) as decider:
+        asked = made(store.now(), action="b", mask=["a", "b"], values=values, costs={"b": 0.5})
+        log(decider, asked)
+    ((money,),) = store.backend.query("SELECT money FROM decisions")
+    assert unpack(bytes(money)).tolist() == [2.0, 3.0, 1.0, 0.0, 0.5, 0.0]
+
+
 def test_features_come_with_the_decision(store: DecisionStore) -> None:
     offered = [{"id": "x", "features": ACTIONS[0]}, {"id": "y", "features": ACTIONS[1]}]
     with Decider(linear(), store, seed=1) as decider:
@@ -110,7 +123,7 @@ def test_a_window_gives_the_reward_time_to_come(
         {"id": "no hex"}, {"id": "0" * 31}, {"id": "A" * 32}, {"action": 3}, {"action": -1},
         {"action": "b"}, {"probabilities": [0.5, 0.4, 0.0]}, {"probabilities": [1.0, 0.0, 0.0]},
         {"probabilities": [0.25] * 4}, {"top": 2}, {"defer": True}, {"actions": [[1.0]]},
-        {"id": "f" * 32},
+        {"id": "f" * 32}, {"id": "0" * 32}, {"values": [1.0] * 4},
     ],
 )  # fmt: skip
 def test_a_decision_that_cannot_be_is_refused(store: DecisionStore, wrong: dict[str, Any]) -> None:

@@ -52,12 +52,25 @@ def checked(*command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_git_ignores_what_an_operator_brings() -> None:
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    brought = [str(DEPLOY / name) for name in sorted({*BROUGHT, ".env"})]
+    found = subprocess.run(
+        ["git", "check-ignore", *brought], capture_output=True, text=True, cwd=ROOT
+    )
+    if found.returncode == 128:
+        pytest.skip("this is no clone")
+    assert found.stdout.split() == brought
+
+
 def test_the_container_file_copies_what_exists_and_runs_as_a_user() -> None:
     lines = container_file()
     copied = [line.split()[1:-1] for line in lines if line.startswith("COPY")]
     assert copied
     for source in (name for names in copied for name in names):
         assert (ROOT / source).exists(), source
+        assert ROOT / source not in (DEPLOY, *DEPLOY.parents), "it may have tokens and keys"
     assert "USER 10001" in lines[lines.index("WORKDIR /var/lib/mixts") - 1]
     assert 'ENTRYPOINT ["mixts", "serve"]' in lines
     (check,) = [line for line in lines if line.startswith("HEALTHCHECK")]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -195,16 +195,17 @@ def erase(
         The numbers of tasks and decisions.
     """
     distinct = list(dict.fromkeys(checked_name(name, "a task's name") for name in names))
-    found = Erased()
-    for start in range(0, len(distinct), _NAMES):
-        part = distinct[start : start + _NAMES]
-        found += store.backend.transact(partial(Transaction.erase, names=part))
     if folder is not None:
         check_pyarrow()
-        with _locked(Path(folder)) as place:
+    found = Erased()
+    with nullcontext() if folder is None else _locked(Path(folder)) as place:
+        for start in range(0, len(distinct), _NAMES):
+            part = distinct[start : start + _NAMES]
+            found += store.backend.transact(partial(Transaction.erase, names=part))
+        if place is not None:
             n_archived = sum(_erase_rows(path, distinct) for path in sorted(place.glob(_FILES)))
             sync(place)
-        found = replace(found, archived=n_archived)
+            found = replace(found, archived=n_archived)
     return replace(found, overwritten=store.backend.purge())
 
 
