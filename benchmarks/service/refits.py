@@ -2,17 +2,20 @@
 
 python benchmarks/service/refits.py kinds     # reward and evidence after a refit, new kinds
 python benchmarks/service/refits.py window    # all tasks, or the newest ones?
+python benchmarks/service/refits.py loops     # six times: serve, refit, compare with before
 python benchmarks/service/refits.py days      # false alarms of the check of data, and its power
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 from collections.abc import Callable
 from datetime import date, timedelta
+from pathlib import Path
 
 import numpy as np
-from mixts_serve import data_check
+from mixts_serve import Decide, Decider, Decision, DecisionStore, Reward, data_check, refit
 from mixts_serve.data_check import QUARTER, TREBLE, Point, Series, Totals, find_unusual, shares
 from mixts_serve.refits import Learning
 from mixts_serve.snapshot import Snapshot
@@ -26,6 +29,8 @@ from mixts.learning import refit as learn_on
 N_PAST, N_LIVE, N_FRESH = 300, 1000, 800
 N_KINDS, N_ARMS, N_DECISIONS = 3, 6, 12
 NEW_SHARE = 0.15
+N_LOOPS, N_LOOP = 6, 200
+"""Number of loops, and of new tasks in each."""
 
 
 def means(rng: np.random.Generator, n: int) -> Array:
@@ -177,6 +182,68 @@ def window(seeds: int) -> None:
             print(f"| {name} | {change} | {text} | {n_chosen} of {seeds} |", flush=True)
 
 
+def loops(seeds: int) -> None:
+    """Serve and refit a store six times; print what fresh tasks earn more than before.
+
+    The truth moves a little from loop to loop ("slow drift"), or never. Fresh tasks are of the
+    truth at the end, and both priors play the same ones. A cell's error is that between worlds.
+    """
+    print(f"| world | change | {' | '.join(map(str, range(1, N_LOOPS + 1)))} | from 0 to 6 |")
+    print("|---" * (N_LOOPS + 3) + "|")
+    single, cells = [], []
+    for name in FAMILIES:
+        for reach in (0.0, 0.15):
+            found = [_gains(name, reach, seed) for seed in range(1, seeds + 1)]
+            each = [[estimate(gain) for gain in gains] for gains in zip(*found, strict=True)]
+            row = [estimate(np.array([gain.mean for gain in gains])) for gains in each]
+            single += [gain for gains in each[:-1] for gain in gains]
+            cells += row[:-1]
+            text = " | ".join(f"{cell.mean:+.4f} ± {cell.error:.4f}" for cell in row)
+            print(f"| {name} | {'slow drift' if reach else 'none'} | {text} |", flush=True)
+    for title, gains in (("cells", cells), ("single refits", single)):
+        scores = np.array([gain.mean / gain.error for gain in gains if gain.error])
+        print(
+            f"{len(gains)} {title}: {np.sum(scores < -2)} worse by two errors, "
+            f"{np.sum(scores > 2)} better; the worst by {-scores.min():.1f} errors"
+        )
+
+
+def _gains(name: str, reach: float, seed: int) -> list[Array]:
+    """Return what each refit of a store gains, a task, and what all of them gain together."""
+    mean, root = start(name, seed)
+    target = means(random.stream(seed, "change"), N_KINDS)
+    names = [f"arm {k}" for k in range(N_ARMS)] if root.family.n_arms else None
+    root = root.replace(arm_names=names, origin=root.origin)
+    gains, prior = [], root
+    with (
+        tempfile.TemporaryDirectory(prefix="mixts-loops-") as folder,
+        DecisionStore(Path(folder) / "decisions.db") as store,
+        Decider(root, store, seed=seed) as decider,
+    ):
+        for loop in range(N_LOOPS):
+            now = mean + (target - mean) * reach * (loop + 1) / N_LOOPS
+            truth = mixts.MixturePrior(FAMILIES[name](now), [0.5, 0.3, 0.2])
+            serve(decider, truth, f"loop {loop} task", 100 * seed + loop)
+            refit(store)
+            both = [play(truth, p, N_FRESH, 9000 + seed)[1] for p in (decider.prior, prior)]
+            gains.append(both[0] - both[1])
+            prior = decider.prior
+        return [*gains, both[0] - play(truth, root, N_FRESH, 9000 + seed)[1]]
+
+
+def serve(decider: Decider, truth: mixts.MixturePrior, prefix: str, seed: int) -> None:
+    """Let a service decide for new tasks, and report their rewards."""
+    environment = mixts.BanditEnvironment(truth, _rows if truth.family.n_arms is None else None)
+    problem = environment.start(lambda name: random.stream(seed, name), N_LOOP)
+    for _ in range(N_DECISIONS):
+        actions = problem.next_round().actions
+        offers = [None] * N_LOOP if truth.family.n_arms else list(actions)
+        tasks = [Decide(f"{prefix} {i}", offer) for i, offer in enumerate(offers)]
+        made = [one for one in decider.decide_many(tasks) if isinstance(one, Decision)]
+        _, values = problem.play(np.array([one.action for one in made])).feedback
+        decider.reward_many([Reward(m.id, float(v)) for m, v in zip(made, values, strict=True)])
+
+
 def days(years: int) -> None:
     """Print the share of years with a false alarm, and how soon faults are found."""
     rng = np.random.default_rng(1)
@@ -251,10 +318,11 @@ def _year(
 def main() -> None:
     """Run a part, and print its table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("kinds", "window", "days"))
+    parser.add_argument("part", choices=("kinds", "window", "loops", "days"))
     parser.add_argument("--runs", type=int, default=8, help="worlds, or years")
     options = parser.parse_args()
-    {"kinds": kinds, "window": window, "days": days}[options.part](options.runs)
+    parts = {"kinds": kinds, "window": window, "loops": loops, "days": days}
+    parts[options.part](options.runs)
 
 
 if __name__ == "__main__":

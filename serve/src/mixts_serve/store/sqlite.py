@@ -138,13 +138,13 @@ class SQLiteTransaction(Transaction):
     them, and one call, takes half the time of a call for each.
     """
 
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    def __init__(self, connection: Any, clock: Callable[[], int]) -> None:
+        self._connection, self._clock = connection, clock
         self._last: dict[str, int] = {}
         """Last numbers of tables that this transaction appends to."""
 
     def now_us(self) -> int:
-        return now_us()
+        return self._clock()
 
     def _execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tables.Row]:
         return list(self._connection.execute(sql, tuple(parameters)))
@@ -245,15 +245,30 @@ class SQLiteTransaction(Transaction):
 
 
 class SQLiteBackend(Backend):
-    """A store in one file (and, while it is open, its ``-wal`` and ``-shm``)."""
+    """A store in one file (and, while it is open, its ``-wal`` and ``-shm``).
+
+    Parameters
+    ----------
+    path : str or path
+        The file; it is created if it does not exist.
+    vfs, synchronous : str
+        Settings of SQLite: the virtual file system, and when the disk must have the data.
+    clock : callable
+        Returns microseconds since 1970 that never go back: simulations of a year have their own.
+    """
 
     database = "SQLite"
     is_quick = True
 
     def __init__(
-        self, path: str | os.PathLike[str], *, vfs: str | None = None, synchronous: str = "FULL"
+        self,
+        path: str | os.PathLike[str],
+        *,
+        vfs: str | None = None,
+        synchronous: str = "FULL",
+        clock: Callable[[], int] = now_us,
     ) -> None:
-        self.name = str(path)
+        self.name, self._clock = str(path), clock
         self.path = Path(path).absolute()
         try:
             self._connections = FileConnections(self.path, vfs, synchronous)
@@ -265,7 +280,7 @@ class SQLiteBackend(Backend):
         """Since when the writer has been waiting for a lock or for the disk."""
 
     def now_us(self) -> int:
-        return now_us()
+        return self._clock()
 
     @contextmanager
     def transaction(self, wait: bool = True) -> Iterator[SQLiteTransaction]:
@@ -277,7 +292,7 @@ class SQLiteBackend(Backend):
             self._begin(writer, wait)
             try:
                 self._waits_since = None
-                yield SQLiteTransaction(writer)
+                yield SQLiteTransaction(writer, self._clock)
                 self._waits_since = time.monotonic()
                 self._log.commit(writer)
             except BaseException:
