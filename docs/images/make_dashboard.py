@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from mixts_serve import Decide, Decider, DecisionStore, Reward
-from mixts_serve.store import sqlite
+from mixts_serve.store.sqlite import SQLiteBackend
 
 import mixts
 from serve.tests.unit.test_client_service import served
@@ -34,12 +34,13 @@ def shop() -> mixts.MixturePrior:
     return mixts.MixturePrior(mixts.BernoulliArms(12 * mean, 12 * (1 - mean)), arm_names=ITEMS)
 
 
-def fill(store: DecisionStore, prior: mixts.MixturePrior) -> Decider:
-    """Simulate visits and clicks; halfway, a prior with other weights is uploaded."""
+def fill(store: DecisionStore, prior: mixts.MixturePrior, now: list[float]) -> Decider:
+    """Simulate visits and clicks; halfway, a prior with other weights is uploaded.
+
+    ``now`` is the time of the store's clock, which goes on.
+    """
     rng = np.random.default_rng(1)
     kinds, rates = prior.draw(rng, N_CUSTOMERS)
-    now = [time.time() - SECONDS]
-    sqlite.now_us = lambda: int(now[0] * 1e6)
     service = Decider(prior, store, seed=1, reward_window=1800, default_reward=0)
     for step in range(SECONDS // STEP):
         now[0] += STEP
@@ -83,10 +84,13 @@ def photograph(address: str, path: Path) -> None:
 
 
 if __name__ == "__main__":
+    now = [time.time() - SECONDS]
     with (
         tempfile.TemporaryDirectory() as folder,
-        DecisionStore(Path(folder) / "decisions.db") as store,
-        fill(store, shop()) as service,
+        DecisionStore(
+            SQLiteBackend(Path(folder) / "decisions.db", clock=lambda: int(now[0] * 1e6))
+        ) as store,
+        fill(store, shop(), now) as service,
         served(service) as address,
     ):
         wait_for_agreements(service)

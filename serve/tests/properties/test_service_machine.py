@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,6 +24,7 @@ from mixts_serve import Decider, DecisionStore
 from mixts_serve.http.app import Service
 from mixts_serve.periodic import WindowCloser
 from mixts_serve.store.rebuild import rebuild
+from mixts_serve.store.sqlite import SQLiteBackend
 
 import mixts
 from serve.tests.contracts.stores import arms
@@ -144,17 +144,15 @@ class ServiceMachine(RuleBasedStateMachine):
         self.path = Path(self.folder.name) / "decisions.db"
         self.model, self.scale = Model(), 1.0
         # Time goes on only by the rule for it, and windows end only by the rule for that.
-        self.patches = ExitStack()
-        now_us = mock.patch("mixts_serve.store.sqlite.now_us", self.now_us)
-        self.patches.enter_context(now_us)
-        self.patches.enter_context(mock.patch.object(WindowCloser, "start"))
+        self.closer = mock.patch.object(WindowCloser, "start")
+        self.closer.start()
         self.start()
 
     def now_us(self) -> int:
         return self.model.now * 1_000_000
 
     def start(self) -> None:
-        self.store = DecisionStore(self.path)
+        self.store = DecisionStore(SQLiteBackend(self.path, clock=self.now_us))
         self.decider = Decider(arms(), self.store, reward_window=WINDOW, default_reward=0.0, seed=1)
         self.service = Service(self.decider, self.store)
 
@@ -167,7 +165,7 @@ class ServiceMachine(RuleBasedStateMachine):
         found = rebuild(self.store, write=False)
         self.stop()
         self.folder.cleanup()
-        self.patches.close()
+        self.closer.stop()
         assert (found.decisions, found.differing) == (len(self.model.decisions), 0)
         assert (found.defaults, found.windows) == (len(self.model.defaults), 0)
 
