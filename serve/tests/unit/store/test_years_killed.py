@@ -1,4 +1,4 @@
-"""``kill -9`` while a store is archived, erased from or copied: nothing is lost or half done."""
+"""``kill -9`` while a store is archived, erased from, copied or refitted: nothing is half done."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ PROGRAM = """
 import sys
 import mixts_serve.store.archive as archives
 from mixts.cli import main
+from mixts_serve import refits
 from mixts_serve.store import sqlite, rebuild, export
 import pyarrow.parquet
 archives.FILE_DECISIONS, archives._NAMES = 20, 3
 print("ready", flush=True)
 sys.stdin.readline()
-sys.exit(main(["store", *sys.argv[1:]]))
+sys.exit(main(sys.argv[1:]))
 """
 LONGEST = 0.5
 """Largest random delay of a kill, in seconds."""
@@ -81,7 +82,7 @@ def archived(folder: Path) -> Counter[str]:
 def test_archive(n_kills: int, made: Path, tmp_path: Path) -> None:
     rng, whole = np.random.default_rng(1), decisions(made)
     path, files = tmp_path / "decisions.db", tmp_path / "archive"
-    words = ("archive", str(path), "--keep", "0.001", "--to", str(files))
+    words = ("store", "archive", str(path), "--keep", "0.001", "--to", str(files))
     for kill in range(n_kills + 1):
         if not path.exists():
             shutil.copy(made, path)
@@ -104,7 +105,7 @@ def test_erase(n_kills: int, made: Path, tmp_path: Path) -> None:
     for kill in range(n_kills + 1):
         if not path.exists():
             shutil.copy(made, path)
-        words = ("erase", str(path), "--file", str(tmp_path / "names"))
+        words = ("store", "erase", str(path), "--file", str(tmp_path / "names"))
         ended = run(rng.uniform(0, LONGEST) if kill < n_kills else None, *words)
         left = Counter(decisions(path).values())
         assert all(left[name] == whole[name] for name in left), "a task is whole or gone"
@@ -121,8 +122,27 @@ def test_backup(n_kills: int, made: Path, tmp_path: Path) -> None:
     rng, whole, copy = np.random.default_rng(3), decisions(made), tmp_path / "copy.db"
     for kill in range(n_kills + 1):
         delay = rng.uniform(0, LONGEST / 5) if kill < n_kills else None
-        ended = run(delay, "backup", str(made), str(copy))
+        ended = run(delay, "store", "backup", str(made), str(copy))
         assert copy.exists() or not ended
         if copy.exists():
             assert decisions(copy) == whole
             copy.unlink()
+
+
+@pytest.mark.parametrize("n_kills", [1, pytest.param(30, marks=pytest.mark.slow)])
+def test_refit(n_kills: int, made: Path, tmp_path: Path) -> None:
+    rng, whole, path = np.random.default_rng(4), decisions(made), tmp_path / "decisions.db"
+    for kill in range(n_kills + 1):
+        if not path.exists():
+            shutil.copy(made, path)
+        delay = rng.uniform(0, LONGEST / 2) if kill < n_kills else None
+        ended = run(delay, "refit", str(path), "--root-tasks", "50")
+        assert decisions(path) == whole
+        with DecisionStore(path) as store:
+            versions = [(each.version, each.active) for each in store.priors()]
+        assert versions in ([(1, True)], [(1, False), (2, True)]), (
+            "stored and activated, or neither"
+        )
+        assert len(versions) == 2 or not ended
+        if ended:
+            path.unlink()
