@@ -10,13 +10,10 @@ from typing import Any
 from mixts.pages import formats
 from mixts_serve.dashboard import layout
 from mixts_serve.lift import ALPHA, Difference, Lift, Sums
+from mixts_serve.trials import ARM, BESTSELLER, UNIFORM
 from mixts_serve.worth import Worth
 
-BASELINES = {
-    "bestseller": "the bestseller",
-    "uniform": "actions at random",
-    "fixed": "one fixed arm",
-}
+_BASELINES = {BESTSELLER: "the bestseller", UNIFORM: "actions at random"}
 _UNKNOWN = "not known yet"
 
 
@@ -88,7 +85,7 @@ def _needed_words(found: Difference) -> str:
 
 def compared_with(worth: Worth) -> str:
     """Return the baseline in words."""
-    return BASELINES.get(worth.baseline, worth.baseline)
+    return _BASELINES.get(worth.baseline) or f"the arm {worth.baseline.removeprefix(ARM)}"
 
 
 def tiles(worth: Worth) -> list[tuple[str, Words]]:
@@ -141,7 +138,9 @@ def as_json(worth: Worth | None) -> dict[str, Any] | None:
     return {
         "baseline": worth.baseline,
         "share": worth.share,
+        "since": worth.since,
         "until": worth.until if math.isfinite(worth.until) else None,
+        "ended": worth.ended,
         "confidence": 1 - ALPHA,
         **_lift_json(worth.rewards),
         "metrics": {name: _lift_json(found) for name, found in worth.metrics.items()},

@@ -29,7 +29,7 @@ def worth(rates: tuple[float, float], *, metric: str = "returned", doubts: bool 
     rewards = compare(sums(*clicks(1000, rates[0])), sums(*clicks(9000, rates[1])))
     returns = compare(sums(*clicks(1000, 0.1)), sums(*clicks(9000, 0.3)))
     warnings = ("too few tasks",) if doubts else ()
-    return Worth("bestseller", math.inf, rewards, {metric: returns}, 0.1, warnings)
+    return Worth("bestseller", 0.1, 1.6e9, math.inf, rewards, {metric: returns}, warnings)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,11 @@ def test_prometheus_gets_what_is_known() -> None:
     assert "mixts_lift_relative_low 0." in text
     assert "mixts_lift_control_tasks 1000.0" in text
     assert 'mixts_guardrail_difference_high{name="returned"} 0.2' in text
-    unknown = Worth("uniform", math.inf, compare(sums(*clicks(9, 1)), sums(*clicks(9, 1))), {}, 0.1)
+    alike = compare(sums(*clicks(9, 1)), sums(*clicks(9, 1)))
+    unknown = Worth("arm:<b>", 0.1, 1.6e9, math.inf, alike, {}, ended=1.65e9)
+    page = report_page(unknown, "decisions.db", 1.7e9)
+    assert "Lift over the arm &lt;b&gt;" in page
+    assert "ended at 2022-04-15" in page
     text = Metrics().text(lift_gauges(unknown), {}).decode()
     assert "mixts_lift_difference 0.0" in text
     assert "_low" not in text
