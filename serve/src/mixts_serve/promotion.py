@@ -41,8 +41,6 @@ _NOTE = "promotion"
 _DAY = 86_400.0
 
 _REFIT = "SELECT pedigree FROM priors WHERE version = ?"
-_VERSIONS = "SELECT version, uploaded_at FROM priors"
-_ACTIVATIONS = "SELECT version, at, share FROM activations ORDER BY seq"
 _REST = 20.0
 """Pause after reading the sides, in times of its duration."""
 
@@ -223,9 +221,8 @@ class Promoter(ContestWatch):
 
     def _begin(self, last: int) -> None:
         """Deploy the refit that waits, if it passed its checks and has the evidence it needs."""
-        backend = self._store.backend
-        version = waiting_version(dict(backend.query(_VERSIONS)), backend.query(_ACTIVATIONS))
-        text = None if version is None else backend.value(_REFIT, (version,))
+        version = waiting_version(self._store)
+        text = None if version is None else self._store.backend.value(_REFIT, (version,))
         if version is None or not text:
             return  # nothing waits, or a person uploaded it and will activate it
         made = json.decode(text, type=Pedigree)
