@@ -60,9 +60,10 @@ def words_of(found: Difference | None, *, optimised: bool = False) -> Words:
 def _bounds(low: float, value: float, high: float) -> tuple[str, str, str]:
     """Return numbers with signs and as many digits as their interval allows, ends outwards.
 
-    An end that is not 0 is not rounded to 0: it would look as if nothing were known.
+    An end that is not 0 is not rounded to 0: it would look as if nothing were known. Nor does it
+    move by more than half of its distance from 0, or of the half width.
     """
-    size = max(min((high - low) / 2, *(abs(x) for x in (low, high) if x)), 1e-9)
+    size = max(min((high - low) / 2, *(abs(x) for x in (low, high) if x)), 1e-9) / 2
     digits = max(0, -math.floor(math.log10(size)))
     step = 10.0**-digits
     # Rounded first: 10 must not become 10.1 because 10 / 0.1 is not quite 100.
