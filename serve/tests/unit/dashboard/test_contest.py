@@ -18,10 +18,7 @@ from serve.tests.unit.dashboard.sample_dashboards import NOW, typical
 
 ACCOUNT = Account(Contest(1, 2, 0), 120, 2.6390573, ((0, 0.0), (60, 1.0), (120, 2.6390573)), 1)
 SUMS = lift.Sums(500, 5000, 2500.0, 2500.0, 1000.0, 5000.0, 1000.0, 5000.0)
-TRIAL = Trial(
-    Deployment(1, 2, 0.1, int(1e6 * (NOW - 86_400))), SUMS, SUMS,
-    lift.compare(SUMS, SUMS).per_decision, 1.0,
-)  # fmt: skip
+TRIAL = Trial(Deployment(1, 2, 0.1, int(1e6 * (NOW - 86_400))), lift.compare(SUMS, SUMS), 1.0)
 
 
 def version(active: bool, **pedigree: Any) -> PriorVersion:
