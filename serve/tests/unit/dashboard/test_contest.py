@@ -37,10 +37,13 @@ def version(active: bool, **pedigree: Any) -> PriorVersion:
     ],
 )
 def test_the_evidence_says_what_it_leads_to(challenger: PriorVersion, end: str) -> None:
-    words = evidence_words(ACCOUNT, challenger)
+    words = evidence_words(ACCOUNT, challenger, has_canary=False)
     assert words.startswith("Evidence 14 to 1 for version 2 over version 1 after 120 new tasks")
     assert "1 more task that one of them cannot compute with" in words
     assert words.endswith(end)
+    # A canary is judged by its rewards, whoever began it.
+    asked = evidence_words(ACCOUNT, version(False), has_canary=True)
+    assert "A person decides" not in asked
 
 
 def test_the_overview_shows_evidence_and_canary_and_admins_may_activate() -> None:
