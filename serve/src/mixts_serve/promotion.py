@@ -220,7 +220,10 @@ class Promoter(ContestWatch):
             )  # fmt: skip
 
     def _begin(self, last: int) -> None:
-        """Deploy the refit that waits, if it passed its checks and has the evidence it needs."""
+        """Deploy the refit that waits, if it has the evidence it needs.
+
+        One that did not pass its checks has the wish that a person decides.
+        """
         version = waiting_version(self._store)
         text = None if version is None else self._store.backend.value(_REFIT, (version,))
         if version is None or not text:
@@ -228,9 +231,6 @@ class Promoter(ContestWatch):
         made = json.decode(text, type=Pedigree)
         wish = Promotion(made.promote or AT_ONCE, made.canary)
         if made.change != "refit" or wish.limit is None or wish.is_at_once:
-            return
-        origin = self._load(version).prior.origin
-        if origin is not None and origin.passed is False:
             return
         reason = "its refit passed its checks"
         if wish.limit:
