@@ -127,7 +127,7 @@ class Trial(Struct, frozen=True):
         """Whether the canary is promoted, and why; None while it goes on.
 
         It is withdrawn when the interval of the difference is below zero, and promoted when it is
-        above zero, or after so many tasks or days.
+        above zero, or after so many tasks or days, unless no rewards tell anything.
         """
         direction = 0 if self.reward is None else self.reward.direction
         if direction < 0:
@@ -137,6 +137,8 @@ class Trial(Struct, frozen=True):
         if self.tasks >= CANARY_TASKS:
             return True, f"it has not lost in {self.tasks:,} tasks: {self.words}"
         if self.days >= CANARY_DAYS:
+            if self.reward is None:
+                return False, f"no rewards tell in {CANARY_DAYS:g} days what it earns"
             return True, f"it has not lost in {CANARY_DAYS:g} days: {self.words}"
         return None
 
