@@ -155,7 +155,8 @@ def test_a_file_whose_rows_were_not_deleted_is_written_again(
         patch.setattr(archives, "sync", stop)
         with pytest.raises(KeyboardInterrupt):
             archive(store, tmp_path, DAY)
-    assert len(files_of(tmp_path)) in (6, 7)
+    # Seven decisions, but for those of the second day whose reward came before one that stays.
+    assert 5 <= len(files_of(tmp_path)) <= 7
     assert checked(store).archived_tasks == 0
     archive(store, tmp_path, DAY)
     assert everything(store, tmp_path) == rows
