@@ -78,7 +78,7 @@ def trial_words(trial: Trial) -> str:
         f"Version {now.canary} decides for {formats.percent(now.share)} of the tasks born since "
         f"{formats.moment(now.since / 1e6)} UTC: {trial.words}. It is withdrawn when its interval "
         f"is below zero, and promoted when it is above, or after {CANARY_TASKS:,} of its tasks or "
-        f"{CANARY_DAYS:g} days; so far {trial.canary.tasks:,} tasks in {trial.days:.1f} days."
+        f"{CANARY_DAYS:g} days; so far {trial.tasks:,} tasks in {trial.days:.1f} days."
     )
 
 
@@ -135,8 +135,8 @@ def as_json(account: Account | None, trial: Trial | None) -> dict[str, Any]:
         found["canary"] = {
             "version": trial.deployment.canary,
             "share": trial.deployment.share,
-            "tasks": trial.canary.tasks,
-            "other_tasks": trial.others.tasks,
+            "tasks": trial.tasks,
+            "other_tasks": trial.rewards.control.tasks,
             "difference": None if trial.reward is None else trial.reward.difference,
             "interval": None if trial.reward is None else trial.reward.interval,
         }

@@ -10,13 +10,10 @@ from typing import Any
 from mixts.pages import formats
 from mixts_serve.dashboard import layout
 from mixts_serve.lift import ALPHA, Difference, Lift, Sums
+from mixts_serve.trials import ARM, BESTSELLER, UNIFORM
 from mixts_serve.worth import Worth
 
-BASELINES = {
-    "bestseller": "the bestseller",
-    "uniform": "actions at random",
-    "fixed": "one fixed arm",
-}
+_BASELINES = {BESTSELLER: "the bestseller", UNIFORM: "actions at random"}
 _UNKNOWN = "not known yet"
 
 
@@ -63,9 +60,10 @@ def words_of(found: Difference | None, *, optimised: bool = False) -> Words:
 def _bounds(low: float, value: float, high: float) -> tuple[str, str, str]:
     """Return numbers with signs and as many digits as their interval allows, ends outwards.
 
-    An end that is not 0 is not rounded to 0: it would look as if nothing were known.
+    An end that is not 0 is not rounded to 0: it would look as if nothing were known. Nor does it
+    move by more than half of its distance from 0, or of the half width.
     """
-    size = max(min((high - low) / 2, *(abs(x) for x in (low, high) if x)), 1e-9)
+    size = max(min((high - low) / 2, *(abs(x) for x in (low, high) if x)), 1e-9) / 2
     digits = max(0, -math.floor(math.log10(size)))
     step = 10.0**-digits
     # Rounded first: 10 must not become 10.1 because 10 / 0.1 is not quite 100.
@@ -88,7 +86,7 @@ def _needed_words(found: Difference) -> str:
 
 def compared_with(worth: Worth) -> str:
     """Return the baseline in words."""
-    return BASELINES.get(worth.baseline, worth.baseline)
+    return _BASELINES.get(worth.baseline) or f"the arm {worth.baseline.removeprefix(ARM)}"
 
 
 def tiles(worth: Worth) -> list[tuple[str, Words]]:
@@ -141,7 +139,9 @@ def as_json(worth: Worth | None) -> dict[str, Any] | None:
     return {
         "baseline": worth.baseline,
         "share": worth.share,
+        "since": worth.since,
         "until": worth.until if math.isfinite(worth.until) else None,
+        "ended": worth.ended,
         "confidence": 1 - ALPHA,
         **_lift_json(worth.rewards),
         "metrics": {name: _lift_json(found) for name, found in worth.metrics.items()},
