@@ -10,6 +10,7 @@ from mixts_serve import Decide, Decider, DecisionStore, Reward, refit
 from mixts_serve.refits import Learning, Lineage
 from mixts_serve.refitter import note_of
 from mixts_serve.snapshot import Days, Snapshot
+from mixts_serve.store.archive import erase
 
 import mixts
 from mixts import errors
@@ -174,6 +175,43 @@ def test_a_prior_that_predicts_worse_is_not_activated(store: DecisionStore) -> N
         assert (origin.passed, origin.verdict) == (False, done.verdict)
 
 
+def test_a_refused_prior_is_not_activated_by_the_next_refit(store: DecisionStore) -> None:
+    with Decider(_prior(n_tasks=20.0), store, seed=1) as decider:
+        _play(decider, "old", 80, 1, 8, rates=1 - RATES)
+        _play(decider, "new", 20, 2, 8)
+        assert refit(store).status == "refused"
+        _play(decider, "few", 5, 3, 8)
+        again = refit(store)
+        assert (again.status, again.new_tasks, decider.prior_version) == ("refused", 5, 1)
+        assert "predicts 21 held-out tasks worse" in again.verdict
+        decider.change_arms(add=["gift"])
+        _play(decider, "fewer", 2, 4, 8)
+        assert refit(store).status == "refused"
+        assert decider.prior.arm_names == ("mail", "call", "visit", "gift")
+
+
+def test_only_tasks_since_the_prior_in_force_compare_it(store: DecisionStore) -> None:
+    with Decider(_prior(), store, seed=1) as decider:
+        _play(decider, "a", 60, 1)
+        refit(store)
+        decider.change_arms(add=["gift"])
+        _play(decider, "b", 4, 2)
+        done = refit(store)
+        assert (done.new_tasks, done.verdict[:16]) == (4, "4 held-out tasks")
+
+
+def test_erased_tasks_are_forgotten(store: DecisionStore) -> None:
+    with Decider(_prior(), store, seed=1) as decider:
+        _play(decider, "a", 60, 1)
+        refit(store)
+        _play(decider, "b", 3, 2)
+        erase(store, [f"a{i}" for i in range(20)])
+        done = refit(store)
+        assert (done.status, done.tasks, done.new_tasks) == ("activated", 43, 3)
+        assert decider.prior.origin is not None
+        assert decider.prior.origin.n_tasks == 143
+
+
 @pytest.mark.parametrize(("promote", "wish"), [("ask", "ask"), (100, "100")])
 def test_a_wish_for_promotion_is_kept(
     store: DecisionStore, promote: str | float, wish: str
@@ -226,14 +264,21 @@ def test_bad_requests_change_nothing(store: DecisionStore) -> None:
     with Decider(mixts.MixturePrior(mixts.BernoulliArms.uniform(3)), store) as decider:
         assert refit(store).reason == "there are no rewards to learn from"
         _play(decider, "a", 20, 1)
-        with pytest.raises(errors.ParameterError, match="give n_tasks"):
+        with pytest.raises(errors.ParameterError, match="--root-tasks 50"):
             refit(store)
         for days in ("2023-11", "2023-11-02..2023-11-01"):
             with pytest.raises(errors.ParameterError, match="days must be as 2026-03-01"):
                 refit(store, exclude=[days])
         with pytest.raises(errors.ParameterError, match="promote must be"):
             refit(store, promote="later")  # type: ignore[arg-type]
-        assert refit(store, root_tasks=10).status == "activated"
+        with pytest.raises(errors.ParameterError, match="root_tasks must be a number"):
+            refit(store, root_tasks="many")  # type: ignore[arg-type]
+        with pytest.raises(errors.ParameterError, match="seed must be a whole number"):
+            refit(store, root_tasks=10, seed=-1)
+        every = refit(store, root_tasks=10, exclude=["0001-01-01..9999-12-31"])
+        assert every.reason == "there are no rewards to learn from"
+        assert refit(store, root_tasks="20").status == "activated"  # type: ignore[arg-type]
+        assert store.priors()[-1].pedigree.root_tasks == 20.0  # type: ignore[union-attr]
 
 
 def _families() -> dict[str, mixts.Family]:
