@@ -199,7 +199,12 @@ def _refit(store: DecisionStore, request: _Request) -> Refit:
         root_tasks = last.root_tasks
     excluded = _excluded(request.exclude, last)
     active = lineage.load(lineage.active)
-    snapshot = Snapshot.of(store, active, excluded)
+    try:
+        snapshot = Snapshot.of(store, active, excluded)
+    except StoreError:
+        if Lineage.of(store).active == lineage.active:
+            raise
+        return lineage.unchanged("the prior or its arms were changed meanwhile")
     days = tuple(map(str, excluded))
     state = (snapshot.rewards, days, request.window, root_tasks)
     if last is not None and state == (last.rewards, last.excluded, last.asked, last.root_tasks):
@@ -309,11 +314,17 @@ class Lineage:
         return refits[-1] if refits else None
 
     @property
+    def learned(self) -> int:
+        """The version that the active one is, but for changes of its arms."""
+        version = self.active
+        while (made := self.pedigrees[version]) is not None and made.change == "arms":
+            version = made.parent
+        return version
+
+    @property
     def learned_until(self) -> int:
         """Number of the last task that the active version was learned from; 0: none is known."""
-        made = self.pedigrees[self.active]
-        while made is not None and made.change == "arms":
-            made = self.pedigrees[made.parent]
+        made = self.pedigrees[self.learned]
         return 0 if made is None else made.last_task
 
     def load(self, version: int) -> LoadedPrior:
@@ -361,7 +372,7 @@ def _write(
     """
     shape = transaction.shape()
     now = Lineage.of(before.store)
-    if now.root != before.root or now.last_refit != before.last_refit:
+    if (now.learned, now.last_refit) != (before.learned, before.last_refit):
         return None
     if now.active != before.active:  # its arms were changed
         prior = before.carried(prior, now.load(now.active).prior)

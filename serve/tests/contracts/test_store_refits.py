@@ -258,6 +258,40 @@ def test_arms_that_change_during_a_refit_are_not_lost(
         assert decider.prior.arm_names == ("mail", "call", "visit", "gift")
 
 
+def test_a_person_who_goes_back_during_a_refit_wins(
+    store: DecisionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned = Learning.learned
+    with Decider(_prior(), store, seed=1) as decider:
+
+        def slow(self: Learning) -> object:
+            decider.activate_prior(1)
+            return learned(self)
+
+        _play(decider, "a", 60, 1)
+        refit(store)
+        _play(decider, "b", 20, 2)
+        monkeypatch.setattr(Learning, "learned", slow)
+        assert refit(store).status == "unchanged"
+        assert decider.prior_version == 1
+
+
+def test_arms_that_change_before_the_tasks_are_read_are_no_damage(
+    store: DecisionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Snapshot.of
+    with Decider(_prior(), store, seed=1) as decider:
+
+        def late(*arguments: object) -> Snapshot:
+            decider.change_arms(add=["gift"])
+            _play(decider, "b", 5, 2)
+            return read(*arguments)  # type: ignore[arg-type]
+
+        _play(decider, "a", 20, 1)
+        monkeypatch.setattr(Snapshot, "of", staticmethod(late))
+        assert refit(store).reason == "the prior or its arms were changed meanwhile"
+
+
 def test_bad_requests_change_nothing(store: DecisionStore) -> None:
     with pytest.raises(errors.StoreError, match="no prior yet"):
         refit(store)
