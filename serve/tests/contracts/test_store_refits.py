@@ -161,6 +161,27 @@ def test_days_of_wrong_data_are_refused(
         assert refit(store).excluded == ("2023-11-23..2023-11-24",)
 
 
+def test_days_are_checked_after_a_clock_was_ahead(
+    store: DecisionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_700_006_400.0]  # 2023-11-15
+    set_clock(monkeypatch, lambda: int(now[0] * 1e6))
+    with Decider(_prior(), store, seed=1) as decider:
+        for day in range(8):
+            _play(decider, f"{day} ", 25, day, 2)
+            now[0] += DAY
+        now[0] += 3650 * DAY
+        assert refit(store).status == "activated"
+        now[0] -= 3650 * DAY
+        _play(decider, "right ", 25, 8, 2)
+        refit(store)
+        now[0] += DAY
+        _play(decider, "wrong ", 25, 9, 2, outcome=lambda _: 0.0)
+        now[0] += DAY
+        with pytest.raises(errors.LogsError, match="2023-11-24: the mean reward"):
+            refit(store)
+
+
 def test_a_prior_that_predicts_worse_is_not_activated(store: DecisionStore) -> None:
     with Decider(_prior(n_tasks=20.0), store, seed=1) as decider:
         _play(decider, "old", 80, 1, 8, rates=1 - RATES)
