@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mixts_serve import Decide, Decider, DecisionStore, Reward
+from mixts_serve import Decide, Decider, DecisionStore, Erased, Reward
 from mixts_serve.store import archive as archives
 from mixts_serve.store.archive import Archived, archive, erase
 from mixts_serve.store.base import Transaction
@@ -193,8 +193,8 @@ def test_a_name_is_erased_from_the_files_too(
     assert first.archived == n_archived
     assert store.totals().decisions == totals.decisions - n
     checked(store)
-    assert erase(store, [name], tmp_path).archived == n_archived
-    assert erase(store, [name], tmp_path).archived == 0
+    assert erase(store, [name], tmp_path) == Erased(0, n_archived, 1)
+    assert erase(store, [name], tmp_path) == Erased(unknown=1)
     assert everything(store, tmp_path) == [row for row in all_rows if row["task"] != name]
     assert all(name.encode() not in path.read_bytes() for path in tmp_path.glob("*.parquet"))
     assert list(tmp_path.glob(".*part")) == []
