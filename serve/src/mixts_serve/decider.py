@@ -534,8 +534,12 @@ class Decider(Calls):
             self._activate(transaction, version, prior)
 
     def _add_version(self, transaction: Transaction, prior: MixturePrior) -> tuple[int, bool]:
-        self._checked_shape(transaction, prior)
-        return transaction.add_prior(versions.logged_prior(prior, transaction.now_us()))
+        row = versions.logged_prior(prior, transaction.now_us())
+        transaction.shape()  # for its lock
+        # One that is known may have fewer arms than the tasks have by now.
+        if transaction.find_prior(row.digest) is None:
+            self._checked_shape(transaction, prior)
+        return transaction.add_prior(row)
 
     def _check_size(self, prior: MixturePrior) -> None:
         if self._max_numbers is not None:

@@ -47,21 +47,24 @@ def read_contest(decider: Any, store: DecisionStore) -> Contest | None:
     if account is not None:
         versions = {each.version: each for each in decider.priors()}
         challenger = versions[account.contest.challenger]
-        words = evidence_words(account, challenger)
+        on_trial = trial is not None and trial.deployment.canary == challenger.version
+        words = evidence_words(account, challenger, on_trial)
         waiting = None if challenger.active else challenger.version
         chart = evidence_chart(account) if account.tasks else None
     done = tuple((row.at / 1e6, transition_words(row)) for row in rows)
     return Contest(words, chart, "" if trial is None else trial_words(trial), waiting, done)
 
 
-def evidence_words(account: Account, challenger: PriorVersion) -> str:
-    """Return the evidence, and what it leads to."""
+def evidence_words(account: Account, challenger: PriorVersion, on_trial: bool = False) -> str:
+    """Return the evidence, and what it leads to; a canary's rule decides if one is on trial."""
     words = f"{account.words[0].upper()}{account.words[1:]}"
     if account.left_out:
         left = formats.plural(account.left_out, "more task")
         words += f" ({left} that one of them cannot compute with)"
     if challenger.active:
         return f"{words}. Version {challenger.version} is active."
+    if on_trial:
+        return f"{words}."
     made = challenger.pedigree
     wish = None if made is None or made.change != "refit" else Promotion(made.promote or "ask")
     if wish is None or wish.limit is None:
@@ -76,9 +79,10 @@ def trial_words(trial: Trial) -> str:
     now = trial.deployment
     return (
         f"Version {now.canary} decides for {formats.percent(now.share)} of the tasks born since "
-        f"{formats.moment(now.since / 1e6)} UTC: {trial.words}. It is withdrawn when its interval "
-        f"is below zero, and promoted when it is above, or after {CANARY_TASKS:,} of its tasks or "
-        f"{CANARY_DAYS:g} days; so far {trial.tasks:,} tasks in {trial.days:.1f} days."
+        f"{formats.moment(now.since / 1e6)} UTC: {formats.signed(trial.words)}. It is withdrawn "
+        "when its interval is below zero, and promoted when it is above, or after "
+        f"{CANARY_TASKS:,} of its tasks or {CANARY_DAYS:g} days; so far "
+        f"{trial.tasks:,} tasks in {trial.days:.1f} days."
     )
 
 

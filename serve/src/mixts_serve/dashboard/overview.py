@@ -185,6 +185,7 @@ def overview_page(
         rewards=None if mean is None else over_time.reward_chart(view.means, mean),
         open_words=over_time.open_words(view.means) if view.means.is_open else "",
         silence=_silence_words(view.rules),
+        baseline=_baseline_words(view.rules),
         caption=_caption(view.listing, view.totals.tasks),
         decide=layout.decide_command(address, "u17", view.prior, token),
         reward=layout.reward_command(address, None, token),
@@ -345,6 +346,11 @@ def _silence_words(rules: Rules) -> str:
     if rules.default_reward is None:
         return f"{window}; then the decision is given up"
     return f"{window}; then the default reward {formats.number(rules.default_reward)} counts"
+
+
+def _baseline_words(rules: Rules) -> str:
+    """Return how tasks that are held back are decided."""
+    return "" if rules.holdback is None else worth_words.BASELINES[rules.holdback.policy]
 
 
 def _caption(listing: Listing, total: int) -> str:

@@ -33,6 +33,7 @@ from mixts_serve.store.views import (
     Unrewarded,
     VersionEarnings,
 )
+from mixts_serve.trials import Holdback
 from mixts_serve.worth import Worth
 from msgspec.structs import replace
 
@@ -208,11 +209,12 @@ class FakeDecider:
     lift: Worth | None = None
     rivals: Account | None = None
     canary: Trial | None = None
+    holdback: Holdback | None = None
 
     @property
     def rules(self) -> Rules:
         window_us = None if self.window is None else int(1e6 * self.window)
-        return Rules(self.policy, window_us, self.default)
+        return Rules(self.policy, window_us, self.default, self.holdback)
 
     def weights(self, tasks: Sequence[str]) -> list[tuple[float, ...]]:
         return [self.task(task).weights for task in tasks]

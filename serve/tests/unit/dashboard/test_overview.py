@@ -29,6 +29,7 @@ from mixts_serve.dashboard.over_time import (
 from mixts_serve.dashboard.overview import PAGE_ROWS, OverviewQuery, read_overview, split_of
 from mixts_serve.rules import Policy
 from mixts_serve.store.views import Activity, Share
+from mixts_serve.trials import Holdback
 from msgspec.structs import replace
 
 from mixts.agents import POLICIES
@@ -153,6 +154,24 @@ def test_the_overview_says_which_policy_is_in_force(name: str) -> None:
     assert "none: a task may go on for ever" in texts
     assert "actions may have probability 0, and the log cannot evaluate" in page.text
     assert policy_words(decider.policy)[0] != name, "a name in words"
+
+
+@pytest.mark.parametrize(
+    ("baseline", "words"),
+    [
+        ("bestseller", "the bestseller"),
+        ("uniform", "actions at random"),
+        ("arm:x", "one fixed arm"),
+    ],
+)
+def test_the_overview_says_what_decides_held_back_tasks(baseline: str, words: str) -> None:
+    decider, store = typical(1)
+    assert "Held back" not in overview(decider, store).text
+    decider.holdback = Holdback(0.05, baseline)
+    text = overview(decider, store).text
+    assert f"Held back 5 % of the tasks, for {words}" in text
+    assert "1 % of decisions of the other tasks are drawn evenly" in text
+    assert "where rewards are not negative, this costs at most 1 % of them" in text
 
 
 def test_the_rate_now_is_of_the_last_minute() -> None:
