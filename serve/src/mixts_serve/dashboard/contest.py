@@ -47,23 +47,22 @@ def read_contest(decider: Any, store: DecisionStore) -> Contest | None:
     if account is not None:
         versions = {each.version: each for each in decider.priors()}
         challenger = versions[account.contest.challenger]
-        on_trial = trial is not None and trial.deployment.canary == challenger.version
-        words = evidence_words(account, challenger, on_trial)
+        words = evidence_words(account, challenger, has_canary=trial is not None)
         waiting = None if challenger.active else challenger.version
         chart = evidence_chart(account) if account.tasks else None
     done = tuple((row.at / 1e6, transition_words(row)) for row in rows)
     return Contest(words, chart, "" if trial is None else trial_words(trial), waiting, done)
 
 
-def evidence_words(account: Account, challenger: PriorVersion, on_trial: bool = False) -> str:
-    """Return the evidence, and what it leads to; a canary's rule decides if one is on trial."""
+def evidence_words(account: Account, challenger: PriorVersion, has_canary: bool) -> str:
+    """Return the evidence, and what it leads to: nothing while a canary is on, which is judged."""
     words = f"{account.words[0].upper()}{account.words[1:]}"
     if account.left_out:
         left = formats.plural(account.left_out, "more task")
         words += f" ({left} that one of them cannot compute with)"
     if challenger.active:
         return f"{words}. Version {challenger.version} is active."
-    if on_trial:
+    if has_canary:
         return f"{words}."
     made = challenger.pedigree
     wish = None if made is None or made.change != "refit" else Promotion(made.promote or "ask")

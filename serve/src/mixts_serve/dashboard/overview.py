@@ -350,7 +350,7 @@ def _silence_words(rules: Rules) -> str:
 
 def _baseline_words(rules: Rules) -> str:
     """Return how tasks that are held back are decided."""
-    return "" if rules.holdback is None else worth_words.BASELINES[rules.holdback.policy]
+    return "" if rules.holdback is None else worth_words.baseline_words(rules.holdback.baseline)
 
 
 def _caption(listing: Listing, total: int) -> str:

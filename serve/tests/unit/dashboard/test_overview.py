@@ -161,7 +161,7 @@ def test_the_overview_says_which_policy_is_in_force(name: str) -> None:
     [
         ("bestseller", "the bestseller"),
         ("uniform", "actions at random"),
-        ("arm:x", "one fixed arm"),
+        ("arm:x", "the arm x"),
     ],
 )
 def test_the_overview_says_what_decides_held_back_tasks(baseline: str, words: str) -> None:
