@@ -127,7 +127,7 @@ class Trial(Struct, frozen=True):
         """Whether the canary is promoted, and why; None while it goes on.
 
         It is withdrawn when the interval of the difference is below zero, and promoted when it is
-        above zero, or after so many tasks or days.
+        above zero, or after so many tasks or days, unless no rewards tell anything.
         """
         direction = 0 if self.reward is None else self.reward.direction
         if direction < 0:
@@ -137,6 +137,8 @@ class Trial(Struct, frozen=True):
         if self.tasks >= CANARY_TASKS:
             return True, f"it has not lost in {self.tasks:,} tasks: {self.words}"
         if self.days >= CANARY_DAYS:
+            if self.reward is None:
+                return False, f"no rewards tell in {CANARY_DAYS:g} days what it earns"
             return True, f"it has not lost in {CANARY_DAYS:g} days: {self.words}"
         return None
 
@@ -220,7 +222,10 @@ class Promoter(ContestWatch):
             )  # fmt: skip
 
     def _begin(self, last: int) -> None:
-        """Deploy the refit that waits, if it passed its checks and has the evidence it needs."""
+        """Deploy the refit that waits, if it has the evidence it needs.
+
+        One that did not pass its checks has the wish that a person decides.
+        """
         version = waiting_version(self._store)
         text = None if version is None else self._store.backend.value(_REFIT, (version,))
         if version is None or not text:
@@ -228,9 +233,6 @@ class Promoter(ContestWatch):
         made = json.decode(text, type=Pedigree)
         wish = Promotion(made.promote or AT_ONCE, made.canary)
         if made.change != "refit" or wish.limit is None or wish.is_at_once:
-            return
-        origin = self._load(version).prior.origin
-        if origin is not None and origin.passed is False:
             return
         reason = "its refit passed its checks"
         if wish.limit:

@@ -22,7 +22,7 @@ from mixts.learning import (
     refit as learn_on,
 )
 from mixts_serve.data_check import check_days
-from mixts_serve.promotion import Promotion
+from mixts_serve.promotion import ASK, Promotion
 from mixts_serve.records import Pedigree
 from mixts_serve.refitter import RefitNote, set_note
 from mixts_serve.rules import DEFAULT_POLICY, Policy
@@ -227,25 +227,25 @@ def _refit(store: DecisionStore, request: _Request) -> Refit:
     )  # fmt: skip
     learned = learning.learned()
     check_decides(learned.prior, Policy(DEFAULT_POLICY))
+    passed = request.force or learned.passed
+    wish = request.wish if passed else Promotion(ASK)
     pedigree = Pedigree(
         change="refit", parent=lineage.active, root=lineage.root, tasks=len(snapshot.numbers),
         rewards=snapshot.rewards, last_decision=snapshot.last_decision,
         last_task=int(snapshot.numbers.max(initial=0)), checked_until=health.checked_until,
         excluded=days, root_tasks=root_tasks, seed=request.seed, mixts=__version__,
-        promote=request.wish.rule, canary=request.wish.canary, asked=request.window,
+        promote=wish.rule, canary=wish.canary, asked=request.window,
         window=learned.window,
         kinds=learned.matched.sentence, arms=_arms(active.prior, learned.prior),
         verdict=learned.verdict,
     )  # fmt: skip
-    passed = request.force or learned.passed
-    activates = passed and request.wish.is_at_once
     version = store.backend.transact(
-        lambda t: _write(t, lineage, learned.prior, pedigree, activates)
+        lambda t: _write(t, lineage, learned.prior, pedigree, wish.is_at_once)
     )
     if version is None:
         return lineage.unchanged("another prior or another refit came first")
     return Refit(
-        status="activated" if activates else "uploaded" if passed else "refused",
+        status="activated" if wish.is_at_once else "uploaded" if passed else "refused",
         version=version, parent=lineage.active, root=lineage.root, tasks=pedigree.tasks,
         new_tasks=int((snapshot.numbers > (0 if last is None else last.last_task)).sum()),
         kinds=pedigree.kinds, arms=pedigree.arms, verdict=learned.verdict, excluded=days,

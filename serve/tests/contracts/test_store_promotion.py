@@ -189,16 +189,20 @@ def test_a_canary_that_loses_is_withdrawn_and_others_are_promoted(
         assert decider.trial() is None or not final
 
 
-def test_few_tasks_promote_a_canary_after_a_time(store: DecisionStore, clock: list[float]) -> None:
+@pytest.mark.parametrize(("n_tasks", "final"), [(20, 1.0), (0, 0.0)], ids=["few", "none"])
+def test_few_tasks_promote_a_canary_after_a_time_and_none_withdraw_it(
+    store: DecisionStore, clock: list[float], n_tasks: int, final: float
+) -> None:
     with Decider(right(), store, policy="ts", seed=1) as decider:
         version = refitted(decider, arms(2), "refit", 0.5)
         judge(decider)
+        serve_tasks(decider, "a", n_tasks, first_arm_earns)
         clock[0] += 13 * 86_400
         judge(decider)
         assert len(deployed(store)) == 2
         clock[0] += 86_400
         judge(decider)
-        assert deployed(store)[2:] == [(version, 1.0, True)]
+        assert deployed(store)[2:] == [(version, final, True)]
 
 
 @pytest.mark.parametrize("days", [14.0, 30.0])

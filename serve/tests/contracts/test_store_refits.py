@@ -194,6 +194,9 @@ def test_a_prior_that_predicts_worse_is_not_activated(store: DecisionStore) -> N
         origin = mixts.MixturePrior.from_bytes(body).origin
         assert origin is not None
         assert (origin.passed, origin.verdict) == (False, done.verdict)
+    pedigree = store.priors()[-1].pedigree
+    assert pedigree is not None
+    assert pedigree.promote == "ask"  # whatever was wished for: only a person may activate it
 
 
 def test_a_refused_prior_is_not_activated_by_the_next_refit(store: DecisionStore) -> None:
