@@ -43,7 +43,8 @@ MOST_COMPARED = 5_000
 """Largest number of tasks from which numbers of components are learned to compare them: the newest.
 The chosen number is then learned from all tasks."""
 LEAST_GAIN = 0.005
-"""Least gain of a task's log evidence for a new component, which costs time in every decision."""
+"""Least gain of a task's log evidence for a new component, which costs time in every decision, and
+least difference that makes a prior better or worse than the one in force."""
 LEAST_OF_KIND = 4.0
 """Least number of tasks of a new component: fewer are no kind."""
 PARENT = "the prior in force"
@@ -435,6 +436,7 @@ class Learning:
                 PARENT: mixture_evidence(self.active, fresh),
             },
             np.asarray(fresh.n_observations),
+            LEAST_GAIN,
         )
         passed = n_new < FEWEST_COMPARED or evidence.verdict(PARENT) != "worse"
         verdict = evidence.comparison(PARENT)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from mixts_serve import Decide, Decider, DecisionStore, Reward, refit
+from mixts_serve import Decide, Decider, DecisionStore, Reward, refit, refits
 from mixts_serve.refits import Learning, Lineage
 from mixts_serve.refitter import note_of
 from mixts_serve.snapshot import Days, Snapshot
@@ -14,6 +14,7 @@ from mixts_serve.store.archive import erase
 
 import mixts
 from mixts import errors
+from mixts.families import Statistics
 from mixts.learning import refit_prior
 from mixts.origin import Origin
 from serve.tests.contracts.stores import Opener, set_clock
@@ -197,6 +198,21 @@ def test_a_prior_that_predicts_worse_is_not_activated(store: DecisionStore) -> N
     pedigree = store.priors()[-1].pedigree
     assert pedigree is not None
     assert pedigree.promote == "ask"  # whatever was wished for: only a person may activate it
+
+
+@pytest.mark.parametrize(("loss", "status"), [(0.004, "activated"), (0.006, "refused")])
+def test_a_slight_loss_is_no_reason_to_refuse(
+    store: DecisionStore, monkeypatch: pytest.MonkeyPatch, loss: float, status: str
+) -> None:
+    def evidence(prior: mixts.MixturePrior, tasks: Statistics) -> np.ndarray:
+        is_active = np.array_equal(prior.family.parameter_means(), means)
+        return np.full(len(tasks), 0.0 if is_active else -loss)
+
+    with Decider(_prior(), store, seed=1) as decider:
+        _play(decider, "a", 60, 1)
+        means = decider.prior.family.parameter_means()
+        monkeypatch.setattr(refits, "mixture_evidence", evidence)
+        assert refit(store).status == status
 
 
 def test_a_refused_prior_is_not_activated_by_the_next_refit(store: DecisionStore) -> None:
