@@ -162,6 +162,22 @@ def test_a_file_whose_rows_were_not_deleted_is_written_again(
     assert everything(store, tmp_path) == rows
 
 
+def test_a_restored_copy_moves_its_decisions_once(
+    tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder := tmp_path / "archive").mkdir()
+    with DecisionStore(tmp_path / "decisions.db") as store:
+        live(store, clock, 12)
+        rows = everything(store, tmp_path)
+        archive(store, folder, 9 * DAY)
+        store.backend.backup(tmp_path / "copy.db")
+        assert archive(store, folder, 5 * DAY).files > 2
+    monkeypatch.setattr(archives, "FILE_DECISIONS", 100)
+    with DecisionStore(tmp_path / "copy.db") as store:
+        assert archive(store, folder, 6 * DAY).files <= 2
+        assert everything(store, folder) == rows, "nothing is lost, and nothing is twice"
+
+
 def test_a_file_of_a_killed_run_has_no_erased_name(
     store: DecisionStore, clock: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -301,15 +301,9 @@ def _size(n_bytes: int) -> str:
 
 def _opened(name: str) -> Any:
     """Open an existing store; raise an error instead of creating one."""
-    _check_there(name)
     from mixts_serve.store import DecisionStore
 
     return DecisionStore(name, create=False)
-
-
-def _check_there(name: str) -> None:
-    if "://" not in name and not os.path.lexists(name):
-        raise ParameterError(f"there is no store {name}: mixts serve --store makes one")
 
 
 def _checked_format(options: argparse.Namespace) -> Any:

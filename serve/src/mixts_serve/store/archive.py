@@ -1,8 +1,9 @@
 """Old decisions that move to Parquet files, and names that are erased from the store and the files.
 
 Each file has the decisions of one transaction, which writes it, with its final name, before it
-deletes them. The store counts the files: one that a killed run left behind is not counted, its
-decisions are still in the store, and the next run writes another file of the same name.
+deletes them. The store counts the files. What it does not count was left behind by a killed run, or
+is newer than a store that was restored: the decisions are in the store, and the next run removes
+these files and writes others.
 """
 
 from __future__ import annotations
@@ -78,8 +79,10 @@ def archive(store: DecisionStore, folder: str | os.PathLike[str], keep: float) -
         before = first_id(store.backend.now_us() - round(keep * 1e6))
         # Durable before the first file has this name: the next run must know it.
         begun = store.backend.transact(lambda each: each.begin_archive(os.urandom(4).hex()))
-        # Of a killed run: its decisions are in the store, or were erased since.
-        _next_file(place, begun).unlink(missing_ok=True)
+        first = _next_file(place, begun)
+        for path in place.glob(f"decisions-{begun.split()[0]}-*.parquet"):
+            if path >= first:
+                path.unlink()
         after, n_moved = b"", 1
         while after or n_moved:
             if not after:
