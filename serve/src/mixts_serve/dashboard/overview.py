@@ -125,6 +125,8 @@ class VersionLine:
     interval: panel.Interval | None
     agreement: Agreement | None
     """What the version expected of the decisions of all policies."""
+    shared: bool = False
+    """Whether several policies decided under the version."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +247,9 @@ def _version_lines(
         agreement = None if found is None else found.whole
         none = views.VersionEarnings(prior.version, "", 0.0, 0.0, views.Earnings())
         lines += [
-            VersionLine(prior, row, panel.mean_interval(row.earned, least_reward), agreement)
+            VersionLine(
+                prior, row, panel.mean_interval(row.earned, least_reward), agreement, len(own) > 1
+            )
             for row in own or [none]
         ]
     return tuple(lines)
@@ -350,7 +354,10 @@ def _silence_words(rules: Rules) -> str:
 
 def _baseline_words(rules: Rules) -> str:
     """Return how tasks that are held back are decided."""
-    return "" if rules.holdback is None else worth_words.BASELINES[rules.holdback.policy]
+    if rules.holdback is None:
+        return ""
+    kind, _, arm = rules.holdback.baseline.partition(":")
+    return f"the arm {formats.visible(arm)}" if arm else worth_words.BASELINES[kind]
 
 
 def _caption(listing: Listing, total: int) -> str:

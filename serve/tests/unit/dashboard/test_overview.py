@@ -161,7 +161,7 @@ def test_the_overview_says_which_policy_is_in_force(name: str) -> None:
     [
         ("bestseller", "the bestseller"),
         ("uniform", "actions at random"),
-        ("arm:x", "one fixed arm"),
+        ("arm:free <gift>", "the arm free <gift>"),
     ],
 )
 def test_the_overview_says_what_decides_held_back_tasks(baseline: str, words: str) -> None:
@@ -452,6 +452,10 @@ def test_expected_stands_beside_earned_and_an_alarm_has_a_banner() -> None:
     titles = [one["title"] or "" for one in page.of("span") if "title" in one]
     assert any(title.startswith("of 8 decisions") for title in titles)
     assert "The prior is wrong." in task_page(decider, store, store.rows[0].task, now=NOW)
+    assert "all policies" not in page.text
+    history = store.histories[store.rows[0].task]
+    history[-1] = replace(history[-1], policy="bestseller", prior_version=2)
+    assert overview(decider, store).text.count("earned 0.101 all policies") == 2
 
 
 # -- kinds of several components --------------------------------------------------------------
