@@ -14,6 +14,7 @@ from mixts_serve.dashboard import contest as contest_words
 from mixts_serve.dashboard import worth as worth_words
 from mixts_serve.decider import Decider
 from mixts_serve.records import Health, PriorVersion
+from mixts_serve.refitter import RefitNote, note_of
 from mixts_serve.rules import Policy, Rules
 from mixts_serve.store import DecisionStore, views
 
@@ -151,6 +152,8 @@ class Overview:
     query: OverviewQuery
     span: str
     """Name of the period that the charts cover."""
+    refitted: RefitNote | None
+    """The last refit; None if there was none."""
 
     @property
     def whole(self) -> over_time.Bin:
@@ -232,6 +235,7 @@ def read_overview(
         listing=_listing(decider, store, facts, query),
         query=query,
         span=name,
+        refitted=note_of(store),
     )
 
 
