@@ -265,19 +265,18 @@ def run_erase(options: argparse.Namespace) -> int:
     print(
         f"{done.tasks:,} tasks with {done.decisions:,} decisions erased, {done.unknown:,} unknown"
     )
-    if options.archive is not None:
-        print(f"{done.archived:,} decisions erased from {options.archive}")
-    elif done.archived:
+    if done.archived:
+        where = "the store" if options.archive is None else f"the store and {options.archive}"
         print(
-            f"ARCHIVED: files outside the store have {done.archived:,} more of their decisions: "
-            "repeat with --archive FOLDER"
+            f"ARCHIVED: files outside {where} have {done.archived:,} more of their decisions, "
+            "unless you removed them: repeat with --archive FOLDER"
         )
     if not done.overwritten:
         print(
             "NOT OVERWRITTEN: a long read, such as an export, keeps erased bytes in the "
             "write-ahead log: repeat when it has ended"
         )
-    return 0 if done.overwritten and (options.archive or not done.archived) else FAILED
+    return 0 if done.overwritten and not done.archived else FAILED
 
 
 def _lines(path: str | None) -> list[str]:
@@ -285,7 +284,8 @@ def _lines(path: str | None) -> list[str]:
     if path is None:
         return []
     try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
+        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        text = content.decode("utf-8-sig")  # editors of Windows write a mark at the beginning
     except (OSError, UnicodeDecodeError) as error:
         raise ParameterError(f"{path} cannot be read as UTF-8 text: {error}") from error
     return [name for line in text.split("\n") if (name := line.removesuffix("\r"))]

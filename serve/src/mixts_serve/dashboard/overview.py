@@ -358,10 +358,7 @@ def _silence_words(rules: Rules) -> str:
 
 def _baseline_words(rules: Rules) -> str:
     """Return how tasks that are held back are decided."""
-    if rules.holdback is None:
-        return ""
-    kind, _, arm = rules.holdback.baseline.partition(":")
-    return f"the arm {formats.visible(arm)}" if arm else worth_words.BASELINES[kind]
+    return "" if rules.holdback is None else worth_words.baseline_words(rules.holdback.baseline)
 
 
 def _caption(listing: Listing, total: int) -> str:

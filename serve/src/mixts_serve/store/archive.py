@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from mixts.errors import ParameterError
 from mixts.extend import files
 from mixts_serve.records import Erased, TaskBase, checked_name
-from mixts_serve.store._sqlite_file import sync
+from mixts_serve.store._sqlite_file import copy_owner, sync
 from mixts_serve.store.base import ArchivableDecision, Transaction
 from mixts_serve.store.export import check_pyarrow, export_decisions
 from mixts_serve.store.rebuild import Replay, active_prior
@@ -203,9 +203,10 @@ def erase(
             part = distinct[start : start + _NAMES]
             found += store.backend.transact(partial(Transaction.erase, names=part))
         if place is not None:
-            n_archived = sum(_erase_rows(path, distinct) for path in sorted(place.glob(_FILES)))
+            n_rows = sum(_erase_rows(path, distinct) for path in sorted(place.glob(_FILES)))
             sync(place)
-            found = replace(found, archived=n_archived)
+            left = max(found.archived - n_rows, 0)
+            found = replace(found, decisions=found.decisions + n_rows, archived=left)
     return replace(found, overwritten=store.backend.purge())
 
 
@@ -222,7 +223,7 @@ def _erase_rows(path: Path, names: Sequence[str]) -> int:
         left = table.filter(compute.invert(compute.is_in(table["task"], wanted)))
         with files.replacing(path) as draft:
             parquet.write_table(left, draft, compression="zstd")
-            draft.chmod(path.stat().st_mode & 0o777)
+            copy_owner(path.stat(), draft)
     return n
 
 

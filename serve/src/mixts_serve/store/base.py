@@ -105,8 +105,6 @@ _SET_META = (
     f"{tables.META.insert('name', 'value')} ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )
 TRIAL_KEY = "trial_key"
-HOLDBACK = "holdback"
-"""Share of the tasks that is held back, and the time in microseconds since which it is."""
 FIND_META = "SELECT value FROM meta WHERE name = ?"
 _FIND_PRIOR = "SELECT version FROM priors WHERE digest = ?"
 _NEW_KEY = f"{tables.META.insert('name', 'value')} ON CONFLICT (name) DO NOTHING"
@@ -578,12 +576,6 @@ class Transaction(ABC):
         self._execute(_NEW_KEY, (TRIAL_KEY, os.urandom(16).hex()))
         return bytes.fromhex(self._one(FIND_META, TRIAL_KEY))
 
-    def note_holdback(self, share: float, now: int) -> None:
-        """Note the share of the tasks that is held back from now on, unless it was so before."""
-        before, _ = parse_holdback(self._one(FIND_META, HOLDBACK))
-        if share != (before or 0.0):
-            self._set(records.MetaEntry(HOLDBACK, f"{share!r} {now}"))
-
     def begin_life(self) -> int:
         """Return how many deciders with a seed wrote to this store before, and count one more."""
         return int(self._one(_NEXT_LIFE))
@@ -603,14 +595,6 @@ class Transaction(ABC):
 
     def _set(self, entry: records.MetaEntry) -> None:
         self._execute(_SET_META, tables.META.values(entry))
-
-
-def parse_holdback(note: str | None) -> tuple[float | None, int]:
-    """Return the share of the tasks that is held back, and since when; None if none ever was."""
-    if note is None:
-        return None, 0
-    share, since = note.split()
-    return float(share), int(since)
 
 
 def _negative(count: records.SpanCount) -> records.SpanCount:
