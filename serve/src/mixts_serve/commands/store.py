@@ -255,6 +255,7 @@ def run_archive(options: argparse.Namespace) -> int:
 
 def run_erase(options: argparse.Namespace) -> int:
     """Erase tasks, and print how many."""
+    from mixts.pages.formats import plural
     from mixts_serve.store.archive import erase
 
     names = [*options.names, *_lines(options.file)]
@@ -263,7 +264,8 @@ def run_erase(options: argparse.Namespace) -> int:
     with _opened(options.store) as store:
         done = erase(store, names, options.archive)
     print(
-        f"{done.tasks:,} tasks with {done.decisions:,} decisions erased, {done.unknown:,} unknown"
+        f"{plural(done.tasks, 'task')} with {plural(done.decisions, 'decision')} erased, "
+        f"{done.unknown:,} unknown"
     )
     if done.archived:
         where = "the store" if options.archive is None else f"the store and {options.archive}"
@@ -337,8 +339,10 @@ def _moment(text: str) -> float:
 
 
 def _counted(found: Any) -> str:
+    from mixts.pages.formats import plural
+
     counts = _rewards(found.rewards, found.late, found.defaults)
-    return f"{found.tasks:,} tasks, {found.decisions:,} decisions, {counts}"
+    return f"{plural(found.tasks, 'task')}, {plural(found.decisions, 'decision')}, {counts}"
 
 
 def _rewards(n: int, late: int, defaults: int) -> str:

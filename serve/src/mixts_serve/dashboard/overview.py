@@ -14,6 +14,7 @@ from mixts_serve.dashboard import contest as contest_words
 from mixts_serve.dashboard import worth as worth_words
 from mixts_serve.decider import Decider
 from mixts_serve.records import Health, PriorVersion
+from mixts_serve.refitter import RefitNote, note_of
 from mixts_serve.rules import Policy, Rules
 from mixts_serve.store import DecisionStore, views
 
@@ -125,6 +126,8 @@ class VersionLine:
     interval: panel.Interval | None
     agreement: Agreement | None
     """What the version expected of the decisions of all policies."""
+    shared: bool = False
+    """Whether several policies decided under the version."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,8 @@ class Overview:
     query: OverviewQuery
     span: str
     """Name of the period that the charts cover."""
+    refitted: RefitNote | None
+    """The last refit; None if there was none."""
 
     @property
     def whole(self) -> over_time.Bin:
@@ -230,6 +235,7 @@ def read_overview(
         listing=_listing(decider, store, facts, query),
         query=query,
         span=name,
+        refitted=note_of(store),
     )
 
 
@@ -245,7 +251,9 @@ def _version_lines(
         agreement = None if found is None else found.whole
         none = views.VersionEarnings(prior.version, "", 0.0, 0.0, views.Earnings())
         lines += [
-            VersionLine(prior, row, panel.mean_interval(row.earned, least_reward), agreement)
+            VersionLine(
+                prior, row, panel.mean_interval(row.earned, least_reward), agreement, len(own) > 1
+            )
             for row in own or [none]
         ]
     return tuple(lines)

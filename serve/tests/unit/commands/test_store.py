@@ -139,12 +139,12 @@ def test_erase_and_archive(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(names)))
     assert main(["store", "erase", path, "--file", "-"]) == 1, "the files have them still"
     first, second = capsys.readouterr().out.splitlines()
-    assert first == "1 tasks with 0 decisions erased, 1 unknown"
+    assert first == "1 task with 0 decisions erased, 1 unknown"
     n = re.fullmatch(r"ARCHIVED: files outside the store have ([1-6]) more of .*", second)[1]  # type: ignore[index]
     words = ["store", "erase", path, "u1", "--file", str(tmp_path / "names"), "--archive"]
     assert main([*words, str(tmp_path)]) == 1, "another folder"
     first, second = capsys.readouterr().out.splitlines()
-    assert first == "1 tasks with 0 decisions erased, 2 unknown"
+    assert first == "1 task with 0 decisions erased, 2 unknown"
     assert second.startswith(f"ARCHIVED: files outside the store and {tmp_path} have ")
     (file,) = Path(folder).iterdir()
     if os.geteuid() == 0:

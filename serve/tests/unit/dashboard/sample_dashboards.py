@@ -83,8 +83,13 @@ class FakeStore:
     open_seconds: float = 0.0
     """Time for which decisions are not final; 0 without default rewards."""
 
+    notes: dict[str, str] = field(default_factory=dict)
+
     def transitions(self, limit: int) -> list[PriorActivation]:
         return []
+
+    def note(self, name: str) -> str | None:
+        return self.notes.get(name)
 
     def totals(self) -> Totals:
         return Totals(len(self.rows), **sums(self.rows))
