@@ -129,6 +129,9 @@ inline double log1p_unit(double t) {
     return (far ? HALF_LN2 : 0.0) + twice_atanh(s);
 }
 
+// ln(1 + e^x)
+inline double softplus_of(double x) { return (x > 0.0 ? x : 0.0) + log1p_unit(exp_negative(-std::fabs(x))); }
+
 // ln x for normal x > 0.
 inline double log_positive(double x) {
     const auto [k, m] = octave_of(x);

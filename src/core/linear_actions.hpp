@@ -75,7 +75,7 @@ class LinearActions {
                 if (fresh) {
                     project(posterior_.settled_root(t, g));
                     // A score that is no number would lose every comparison, and not be seen again.
-                    for (double x : projected_) check += 0.0 * x;
+                    check += 0.0 * sum(projected_.data(), d_ * width_);
                 }
                 fresh = false;
                 combine(posterior_.settled_mean(t, s), columns_, d_, center_);

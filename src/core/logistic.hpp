@@ -211,9 +211,8 @@ inline double rise(Work &w, const double *move) {
     const double *curvature = w.curvature_.data();
     double *term = w.term_.data();
     for (Index i = 0; i < w.n_rows; ++i) {
-        const double e = move[i], x = eta[i] + e;
-        const double softplus = (x > 0.0 ? x : 0.0) + log1p_unit(exp_negative(-std::fabs(x)));
-        term[i] = e * (slope[i] + 0.5 * curvature[i] * e) + (level[i] - n[i] * softplus);
+        const double e = move[i];
+        term[i] = e * (slope[i] + 0.5 * curvature[i] * e) + (level[i] - n[i] * softplus_of(eta[i] + e));
     }
     return sum(term, w.n_rows);
 }
@@ -582,10 +581,7 @@ inline void add_rows(const Work &w, double *total) {
         combine(&w.coefficient_[i], w.n_rows, w.y_.data(), CHUNK, w.r, std::integral_constant<Index, CHUNK>(), e);
         const double eta = w.eta_[i], n = w.trials_[i], slope = w.slope_[i], half = 0.5 * w.curvature_[i];
         if (n > FEW_TRIALS) {
-            for (Index a = 0; a < CHUNK; ++a) {
-                const double x = eta + e[a], softplus = (x > 0.0 ? x : 0.0) + log1p_unit(exp_negative(-std::fabs(x)));
-                total[a] += e[a] * (slope + half * e[a]) - n * softplus;
-            }
+            for (Index a = 0; a < CHUNK; ++a) total[a] += e[a] * (slope + half * e[a]) - n * softplus_of(eta + e[a]);
             continue;
         }
         for (Index a = 0; a < CHUNK; ++a) {
