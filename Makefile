@@ -61,7 +61,7 @@ check: $(INSTALLED) ## Lint, format, types, layers, links, and the examples of d
 	$(PYTEST) -q -n $(WORKERS) $(EXAMPLES)
 
 test: $(INSTALLED) ## Every test that is not slow; PART=mixts|serve|paper: one part, SEED=7: in a random order
-	$(PYTEST) -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	$(PYTEST) -q -n $(WORKERS) --dist worksteal \
 		$(if $(SEED),-p pytest_randomly --randomly-seed=$(SEED)) \
 		-m "not slow" $(addprefix --ignore ,$(EXAMPLES)) $(TESTS_OF_$(PART))
 
