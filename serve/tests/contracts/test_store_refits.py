@@ -371,6 +371,7 @@ def _families() -> dict[str, mixts.Family]:
     }
 
 
+@pytest.mark.parametrize("address", ["sqlite"], indirect=True)  # the arithmetic is that of both
 def test_a_window_is_used_where_the_newest_tasks_differ(
     store: DecisionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
