@@ -512,12 +512,10 @@ class Decider(Calls):
             self._trial_key = self._transact(lambda transaction: transaction.trial_key())
         else:
             self._trial_key = bytes.fromhex(known)
-        if prior is None:
-            self.rules.check(self.prior)
-        else:
+        if prior is not None:
             versions.check_decides(prior, self.policy)
-            self.rules.check(prior)
             self._transact(lambda transaction: self._activate_if_new(transaction, prior, force))
+        self.rules.check(self.prior)  # which has the arms that were added since
         if Promotion.of(self.store) != self.promotion:
             self._transact(self.promotion.keep)
         held = HoldbackTimes.of(self.store)

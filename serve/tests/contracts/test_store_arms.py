@@ -59,6 +59,8 @@ def test_a_restart_with_the_first_prior_keeps_arms_that_were_added(store: Decisi
         assert [arm.name for arm in decider.arms().arms] == ["a", "b", "c", "d"]
         with pytest.raises(errors.MixtsError, match="no fewer arms"):
             decider.activate_prior(1)
+    with Decider(named(), store, holdback=0.1, baseline="arm:d") as decider:
+        assert decider.prior_version == 2
 
 
 @pytest.mark.parametrize(
