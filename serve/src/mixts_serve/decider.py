@@ -512,12 +512,10 @@ class Decider(Calls):
             self._trial_key = self._transact(lambda transaction: transaction.trial_key())
         else:
             self._trial_key = bytes.fromhex(known)
-        if prior is None:
-            self.rules.check(self.prior)
-        else:
+        if prior is not None:
             versions.check_decides(prior, self.policy)
-            self.rules.check(prior)
             self._transact(lambda transaction: self._activate_if_new(transaction, prior, force))
+        self.rules.check(self.prior)  # which has the arms that were added since
         if Promotion.of(self.store) != self.promotion:
             self._transact(self.promotion.keep)
         held = HoldbackTimes.of(self.store)
@@ -534,8 +532,12 @@ class Decider(Calls):
             self._activate(transaction, version, prior)
 
     def _add_version(self, transaction: Transaction, prior: MixturePrior) -> tuple[int, bool]:
-        self._checked_shape(transaction, prior)
-        return transaction.add_prior(versions.logged_prior(prior, transaction.now_us()))
+        row = versions.logged_prior(prior, transaction.now_us())
+        transaction.shape()  # for its lock
+        # One that is known may have fewer arms than the tasks have by now.
+        if transaction.find_prior(row.digest) is None:
+            self._checked_shape(transaction, prior)
+        return transaction.add_prior(row)
 
     def _check_size(self, prior: MixturePrior) -> None:
         if self._max_numbers is not None:

@@ -80,8 +80,8 @@ def trial_words(trial: Trial) -> str:
         f"Version {now.canary} decides for {formats.percent(now.share)} of the tasks born since "
         f"{formats.moment(now.since / 1e6)} UTC: {formats.signed(trial.words)}. It is withdrawn "
         "when its interval is below zero, and promoted when it is above, or after "
-        f"{CANARY_TASKS:,} of its tasks or {CANARY_DAYS:g} days; so far {trial.tasks:,} tasks in "
-        f"{trial.days:.1f} days."
+        f"{CANARY_TASKS:,} of its tasks or {CANARY_DAYS:g} days; so far "
+        f"{trial.tasks:,} tasks in {trial.days:.1f} days."
     )
 
 

@@ -84,9 +84,9 @@ def _needed_words(found: Difference) -> str:
     return f"a lift of {100 * found.next_lift:g} % needs {tasks}"
 
 
-def compared_with(worth: Worth) -> str:
-    """Return the baseline in words."""
-    return _BASELINES.get(worth.baseline) or f"the arm {worth.baseline.removeprefix(ARM)}"
+def baseline_words(name: str) -> str:
+    """Return a baseline in words."""
+    return _BASELINES.get(name) or f"the arm {name.removeprefix(ARM)}"
 
 
 def tiles(worth: Worth) -> list[tuple[str, Words]]:
@@ -98,7 +98,7 @@ def tiles(worth: Worth) -> list[tuple[str, Words]]:
     )
     first = Words(found.value, found.unit, note, found.look)
     return [
-        (f"Lift over {compared_with(worth)}", first),
+        (f"Lift over {baseline_words(worth.baseline)}", first),
         *(
             (f"Guardrail: {name}", words_of(one.per_decision))
             for name, one in worth.metrics.items()
@@ -128,7 +128,7 @@ def report_page(worth: Worth | None, name: str, made: float, rivals: Sequence[st
         "report", worth=worth, rivals=rivals, name=name, made=made, rows=rows, style=layout.STYLE,
         tiles=[] if worth is None else tiles(worth), finite=math.isfinite,
         sides=[] if worth is None else sides(worth.rewards),
-        compared_with="" if worth is None else compared_with(worth),
+        compared_with="" if worth is None else baseline_words(worth.baseline),
     )  # fmt: skip
 
 

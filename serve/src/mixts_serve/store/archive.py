@@ -1,8 +1,9 @@
 """Old decisions that move to Parquet files, and names that are erased from the store and the files.
 
 Each file has the decisions of one transaction, which writes it, with its final name, before it
-deletes them. The store counts the files: one that a killed run left behind is not counted, its
-decisions are still in the store, and the next run writes another file of the same name.
+deletes them. The store counts the files. What it does not count was left behind by a killed run, or
+is newer than a store that was restored: the decisions are in the store, and the next run removes
+these files and writes others.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from msgspec.structs import replace
 from mixts.errors import ParameterError
 from mixts.extend import files
 from mixts_serve.records import Erased, TaskBase, checked_name
-from mixts_serve.store._sqlite_file import sync
+from mixts_serve.store._sqlite_file import copy_owner, sync
 from mixts_serve.store.base import ArchivableDecision, Transaction
 from mixts_serve.store.export import check_pyarrow, export_decisions
 from mixts_serve.store.rebuild import Replay, active_prior
@@ -78,8 +79,10 @@ def archive(store: DecisionStore, folder: str | os.PathLike[str], keep: float) -
         before = first_id(store.backend.now_us() - round(keep * 1e6))
         # Durable before the first file has this name: the next run must know it.
         begun = store.backend.transact(lambda each: each.begin_archive(os.urandom(4).hex()))
-        # Of a killed run: its decisions are in the store, or were erased since.
-        _next_file(place, begun).unlink(missing_ok=True)
+        first = _next_file(place, begun)
+        for path in place.glob(f"decisions-{begun.split()[0]}-*.parquet"):
+            if path >= first:
+                path.unlink()
         after, n_moved = b"", 1
         while after or n_moved:
             if not after:
@@ -203,9 +206,10 @@ def erase(
             part = distinct[start : start + _NAMES]
             found += store.backend.transact(partial(Transaction.erase, names=part))
         if place is not None:
-            n_archived = sum(_erase_rows(path, distinct) for path in sorted(place.glob(_FILES)))
+            n_rows = sum(_erase_rows(path, distinct) for path in sorted(place.glob(_FILES)))
             sync(place)
-            found = replace(found, archived=n_archived)
+            left = max(found.archived - n_rows, 0)
+            found = replace(found, decisions=found.decisions + n_rows, archived=left)
     return replace(found, overwritten=store.backend.purge())
 
 
@@ -222,7 +226,7 @@ def _erase_rows(path: Path, names: Sequence[str]) -> int:
         left = table.filter(compute.invert(compute.is_in(table["task"], wanted)))
         with files.replacing(path) as draft:
             parquet.write_table(left, draft, compression="zstd")
-            draft.chmod(path.stat().st_mode & 0o777)
+            copy_owner(path.stat(), draft)
     return n
 
 

@@ -106,6 +106,7 @@ _SET_META = (
 )
 TRIAL_KEY = "trial_key"
 FIND_META = "SELECT value FROM meta WHERE name = ?"
+_FIND_PRIOR = "SELECT version FROM priors WHERE digest = ?"
 _NEW_KEY = f"{tables.META.insert('name', 'value')} ON CONFLICT (name) DO NOTHING"
 _NEXT_LIFE = """
     INSERT INTO meta (name, value) VALUES ('lives', '0')
@@ -545,12 +546,16 @@ class Transaction(ABC):
 
         Call ``shape`` first, for its lock.
         """
-        find = "SELECT version FROM priors WHERE digest = ?"
-        known = self._one(find, prior.digest)
+        known = self.find_prior(prior.digest)
         if known is not None:
-            return int(known), False
+            return known, False
         self._append(tables.PRIORS, [prior])
-        return int(self._one(find, prior.digest)), True
+        return int(self._one(_FIND_PRIOR, prior.digest)), True
+
+    def find_prior(self, digest: bytes) -> int | None:
+        """Return the version of a prior that is known, or None."""
+        known = self._one(_FIND_PRIOR, digest)
+        return None if known is None else int(known)
 
     def activate(self, version: int, now: int, shape: str, reason: str = "") -> None:
         """Make this version the active one; its tasks' statistics have this shape."""

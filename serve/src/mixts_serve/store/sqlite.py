@@ -343,14 +343,16 @@ class SQLiteBackend(Backend):
 
     def check(self) -> Iterator[str]:
         try:
-            found = [row[0] for row in self.query("PRAGMA integrity_check(10)")]
-            yield from [] if found == ["ok"] else found
-            with self._connections.reader() as reader:
-                yield from _sqlite_file.changed_definitions(reader)
+            # One snapshot: rows that are erased or archived meanwhile are not missing.
+            with self._connections.separate_reader() as reader:
+                reader.execute("BEGIN")
 
-                def execute(sql: str, parameters: tables.Row) -> list[tables.Row]:
+                def execute(sql: str, parameters: tables.Row = ()) -> list[tables.Row]:
                     return list(reader.execute(sql, parameters))
 
+                found = [row[0] for row in execute("PRAGMA integrity_check(10)")]
+                yield from [] if found == ["ok"] else found
+                yield from _sqlite_file.changed_definitions(reader)
                 for table in tables.TABLES:
                     if isinstance(table.key, str):
                         yield from check_rows(execute, table)

@@ -46,6 +46,18 @@ def test_the_evidence_says_what_it_leads_to(challenger: PriorVersion, end: str) 
     assert "A person decides" not in asked
 
 
+def test_nobody_need_decide_about_a_canary() -> None:
+    decider, store = typical(20)
+    object.__setattr__(decider, "rivals", replace(ACCOUNT, contest=Contest(2, 1, 0)))
+    assert "A person decides whether to activate version 1." in overview(decider, store).text
+    on_trial = replace(TRIAL, deployment=replace(TRIAL.deployment, version=2, canary=1))
+    object.__setattr__(decider, "canary", on_trial)
+    text = overview(decider, store).text
+    assert "Version 1 decides for 10 % of the tasks" in text
+    assert "difference −" in text
+    assert "A person decides" not in text
+
+
 def test_the_overview_shows_evidence_and_canary_and_admins_may_activate() -> None:
     decider, store = typical(20)
     object.__setattr__(decider, "rivals", replace(ACCOUNT, contest=Contest(2, 1, 0)))
