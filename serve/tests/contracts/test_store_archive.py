@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mixts_serve import Decide, Decider, DecisionStore, Erased, Reward
+from mixts_serve import Decide, Decider, DecisionStore, Erased, Reward, refit
+from mixts_serve.snapshot import day_of
 from mixts_serve.store import archive as archives
 from mixts_serve.store.archive import Archived, archive, erase
 from mixts_serve.store.base import Transaction
@@ -160,6 +161,27 @@ def test_a_file_whose_rows_were_not_deleted_is_written_again(
     assert checked(store).archived_tasks == 0
     archive(store, tmp_path, DAY)
     assert everything(store, tmp_path) == rows
+
+
+def test_refits_go_on_to_leave_out_days_that_are_older_than_the_archive_keeps(
+    store: DecisionStore, tmp_path: Path, clock: list[float]
+) -> None:
+    live(store, clock, 12)
+    sick = str(day_of(int((START + 2 * DAY) * 1e6)))
+    refit(store, exclude=[sick], root_tasks=10)
+    n = store.totals().decisions
+    moved = archive(store, tmp_path, DAY).decisions
+    assert 0 < moved < n - 5
+    days = {row["timestamp"].date() for row in files_of(tmp_path)}
+    assert len(days) > 2
+    assert sick not in map(str, days)
+    checked(store)
+    with Decider(None, store, seed=2) as decider:
+        decider.reward(decider.decide("user 1").id, 1.0)
+    assert refit(store).excluded == (sick,)
+    refit(store, exclude=["none"])
+    assert archive(store, tmp_path, DAY).decisions > 5
+    checked(store)
 
 
 def test_a_restored_copy_moves_its_decisions_once(
