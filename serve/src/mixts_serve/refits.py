@@ -203,9 +203,10 @@ def _refit(store: DecisionStore, request: _Request) -> Refit:
     try:
         snapshot = Snapshot.of(store, active, excluded)
     except StoreError:
-        if Lineage.of(store).active == lineage.active:
+        now = Lineage.of(store)
+        if now.active == lineage.active:
             raise
-        return lineage.unchanged("the prior or its arms were changed meanwhile")
+        return now.unchanged("the prior or its arms were changed meanwhile")
     days = tuple(map(str, excluded))
     state = (snapshot.rewards, days, request.window, root_tasks)
     if last is not None and state == (last.rewards, last.excluded, last.asked, last.root_tasks):
@@ -244,7 +245,7 @@ def _refit(store: DecisionStore, request: _Request) -> Refit:
         lambda t: _write(t, lineage, learned.prior, pedigree, activates)
     )
     if version is None:
-        return lineage.unchanged("another prior or another refit came first")
+        return Lineage.of(store).unchanged("another prior or another refit came first")
     return Refit(
         status="activated" if activates else "uploaded" if passed else "refused",
         version=version, parent=lineage.active, root=lineage.root, tasks=pedigree.tasks,
