@@ -37,6 +37,9 @@ FEWEST_TASKS = 50
 """With fewer tasks the number of components stays as it is."""
 FEWEST_COMPARED = 10
 """With fewer new tasks the prior is not compared with the one in force."""
+ENOUGH_COMPARED = 100
+"""With fewer tasks since the last refit, earlier ones that the prior in force has not seen count,
+too: after a refusal a few new tasks alone would let the same prior pass."""
 MOST_NEW = 3
 """Largest number of new components."""
 MOST_COMPARED = 5_000
@@ -203,9 +206,10 @@ def _refit(store: DecisionStore, request: _Request) -> Refit:
     try:
         snapshot = Snapshot.of(store, active, excluded)
     except StoreError:
-        if Lineage.of(store).active == lineage.active:
+        now = Lineage.of(store)
+        if now.active == lineage.active:
             raise
-        return lineage.unchanged("the prior or its arms were changed meanwhile")
+        return now.unchanged("the prior or its arms were changed meanwhile")
     days = tuple(map(str, excluded))
     state = (snapshot.rewards, days, request.window, root_tasks)
     if last is not None and state == (last.rewards, last.excluded, last.asked, last.root_tasks):
@@ -222,9 +226,10 @@ def _refit(store: DecisionStore, request: _Request) -> Refit:
     health = check_days(store, snapshot, active.prior, excluded, checked)
     if health.findings and not request.force:
         raise LogsError(health.sentence)
+    last_task = 0 if last is None else last.last_task
     learning = Learning(
-        root, active.prior, snapshot, lineage.learned_until, root_tasks, request.seed,
-        request.window,
+        root, active.prior, snapshot, last_task, lineage.learned_until, root_tasks,
+        request.seed, request.window,
     )  # fmt: skip
     learned = learning.learned()
     check_decides(learned.prior, Policy(DEFAULT_POLICY))
@@ -244,11 +249,11 @@ def _refit(store: DecisionStore, request: _Request) -> Refit:
         lambda t: _write(t, lineage, learned.prior, pedigree, wish.is_at_once)
     )
     if version is None:
-        return lineage.unchanged("another prior or another refit came first")
+        return Lineage.of(store).unchanged("another prior or another refit came first")
     return Refit(
         status="activated" if wish.is_at_once else "uploaded" if passed else "refused",
         version=version, parent=lineage.active, root=lineage.root, tasks=pedigree.tasks,
-        new_tasks=int((snapshot.numbers > (0 if last is None else last.last_task)).sum()),
+        new_tasks=int((snapshot.numbers > last_task).sum()),
         kinds=pedigree.kinds, arms=pedigree.arms, verdict=learned.verdict, excluded=days,
         window=learned.window,
     )  # fmt: skip
@@ -415,6 +420,8 @@ class Learning:
     root: MixturePrior
     active: MixturePrior
     snapshot: Snapshot
+    last_task: int = 0
+    """Number of the last task by the last refit."""
     learned_until: int = 0
     """Number of the last task that the prior in force was learned from."""
     root_tasks: float | None = None
@@ -427,7 +434,10 @@ class Learning:
         n_held = min(int(HELD_OUT * len(order)), MOST_HELD_OUT)
         plan = _Plan() if len(order) < FEWEST_TASKS else self.chosen(order[:-n_held], n_held)
         # Only tasks that the prior in force was not learned from can compare it.
-        n_new = min(int((self.snapshot.numbers[order] > self.learned_until).sum()), n_held)
+        numbers = self.snapshot.numbers[order]
+        n_unseen = int((numbers > self.learned_until).sum())
+        n_new = max(int((numbers > self.last_task).sum()), min(n_unseen, ENOUGH_COMPARED))
+        n_new = min(n_new, n_unseen, n_held)
         fresh = self.snapshot.statistics[order[len(order) - n_new :]]
         candidate = self.on(order[: len(order) - n_new], plan) if n_new else self.root
         evidence = Evidence(

@@ -88,14 +88,17 @@ def test_changes_of_arms_are_carried_over(store: DecisionStore) -> None:
         refit(store)
         decider.change_arms(add=["gift"], retire=["call"], rename={"mail": "letter"})
         _play(decider, "b", 60, 2)
-        decider.reward(decider.decide("b1", mask=["gift"]).id, 1.0)
+        assert refit(store).arms == ""  # too few tasks have tried the gift
+        assert decider.prior.arms.new.tolist() == [False, False, False, True]
+        for i in range(25):
+            decider.reward(decider.decide(f"b{i}", mask=["gift"]).id, 1.0)
         done = refit(store)
         assert done.arms == "learned from data for the first time: 'gift'"
         assert decider.prior.arm_names == ("letter", "call", "visit", "gift")
         assert decider.prior.arms.retired.tolist() == [False, True, False, False]
         assert not decider.prior.arms.new.any()
         made = [row.pedigree and row.pedigree.change for row in store.priors()]
-        assert made == [None, "refit", "arms", "refit"]
+        assert made == [None, "refit", "arms", "refit", "refit"]
 
 
 def test_an_uploaded_prior_is_a_new_root(store: DecisionStore) -> None:
@@ -279,7 +282,8 @@ def test_a_refit_gives_way_to_another(
         _play(decider, "a", 20, 1)
         monkeypatch.setattr(Learning, "learned", slow)
         done = refit(store)
-        assert (done.status, len(store.priors())) == ("unchanged", 2)
+        assert (done.status, done.version, len(store.priors())) == ("unchanged", 2, 2)
+        assert done.lines[0].endswith("version 2 stays active")
 
 
 def test_arms_that_change_during_a_refit_are_not_lost(
