@@ -64,7 +64,7 @@ check: $(INSTALLED) ## Lint, format, types, layers, links, and the examples of d
 	$(PYTEST) -q -n $(WORKERS) $(EXAMPLES)
 
 test: $(INSTALLED) ## Every test that is not slow; PART=mixts|serve|paper: one part, SEED=7: in a random order
-	TMPDIR=$(or $(TMPDIR),$(MEMORY),/tmp) $(PYTEST) -q -n $(WORKERS) --dist worksteal \
+	TMPDIR="$(or $(TMPDIR),$(MEMORY),/tmp)" $(PYTEST) -q -n $(WORKERS) --dist worksteal \
 		$(if $(SEED),-p pytest_randomly --randomly-seed=$(SEED)) \
 		-m "not slow" $(addprefix --ignore ,$(EXAMPLES)) $(TESTS_OF_$(PART))
 
