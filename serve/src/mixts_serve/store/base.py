@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -642,11 +643,27 @@ class Backend(ABC):
     def now_us(self) -> int:
         """Return microseconds since 1970, by the one clock of all writers of this database."""
 
-    @abstractmethod
-    def transaction(self, wait: bool = True) -> AbstractContextManager[Transaction]:
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def transaction(self, wait: bool = True) -> Iterator[Transaction]:
         """Begin a transaction of the one writer; raise ``StoreUnavailableError`` if that fails.
 
-        With ``wait=False``, raise :class:`WouldWaitError` if it cannot begin at once.
+        Threads take turns. With ``wait=False``, raise :class:`WouldWaitError` if it cannot begin at
+        once.
+        """
+        if not self._lock.acquire(blocking=wait):
+            raise WouldWaitError(f"another thread writes to {self.name}")
+        try:
+            with self._transaction(wait) as transaction:
+                yield transaction
+        finally:
+            self._lock.release()
+
+    @abstractmethod
+    def _transaction(self, wait: bool) -> AbstractContextManager[Transaction]:
+        """Begin a transaction.
 
         Conflicts with other writers are the backend's to avoid (locks) or to report as
         :class:`TransactionConflictError`, after which the batch is retried.

@@ -268,6 +268,7 @@ class SQLiteBackend(Backend):
         synchronous: str = "FULL",
         clock: Callable[[], int] = now_us,
     ) -> None:
+        super().__init__()
         self.name, self._clock = str(path), clock
         self.path = Path(path).absolute()
         try:
@@ -283,7 +284,7 @@ class SQLiteBackend(Backend):
         return self._clock()
 
     @contextmanager
-    def transaction(self, wait: bool = True) -> Iterator[SQLiteTransaction]:
+    def _transaction(self, wait: bool) -> Iterator[SQLiteTransaction]:
         if not (wait or self._log.is_ready):
             raise WouldWaitError(f"the write-ahead log of {self.name} must be moved")
         try:
