@@ -14,7 +14,7 @@ from mixts.families import LinearBernoulliStatistics, LinearStatistics
 from mixts.families._linear_bernoulli_posterior import click_tasks
 from mixts.families._logistic import posterior_moments
 from mixts.learning import learn_pooled, with_offsets
-from mixts.learning.pooled import best_ridge, improved
+from mixts.learning.pooled import best_ridge, equations, improved
 
 D, P = 3, 4
 """Numbers of a task's own features, and of pooled ones."""
@@ -186,6 +186,18 @@ def test_the_gradient_is_that_of_the_evidence(kind: str) -> None:
     assert (curve < 0).all()
     distance = np.abs(slope / (2 * curve)) * length
     assert (distance < (0.01 if kind == "clicks" else 1e-4)).all()
+
+
+def test_the_information_of_short_tasks_is_positive() -> None:
+    """With broad coefficients, posteriors of few clicks are far from normal."""
+    rows, odds = drawn(17, 40, 3)
+    clicks = (np.random.default_rng(18).random(odds.shape) < expit(odds)).astype(float)
+    family = mixts.LinearBernoulli(np.zeros((1, D)), np.full((1, D), 30.0), "diag").with_offset()
+    statistics = mixts.learning.statistics_of(histories(rows, clicks))
+    found = equations(mixts.MixturePrior(family), statistics, np.zeros(P))
+    assert np.linalg.eigvalsh(found.information).min() > -1e-9
+    before = found.log_evidence.sum()
+    assert improved(mixts.MixturePrior(family), statistics, np.zeros(P), 0.1).objective > before
 
 
 # -- the ridge -------------------------------------------------------------------------------------

@@ -261,7 +261,7 @@ def objective(
     prior: MixturePrior, statistics: Statistics, beta: Float[Array, " p"], ridge: float
 ) -> float:
     """Return the log evidence of all tasks minus the penalty."""
-    return float(_equations(prior, statistics, beta).log_evidence.sum() - _penalty(beta, ridge))
+    return float(equations(prior, statistics, beta).log_evidence.sum() - _penalty(beta, ridge))
 
 
 def _penalty(beta: Float[Array, " p"], ridge: float) -> float:
@@ -283,7 +283,7 @@ def improved(
     if np.isinf(ridge):
         return Point(prior, np.zeros_like(beta), objective(prior, statistics, 0.0 * beta, 1.0))
     penalty = np.append(np.zeros(d), np.full(len(beta), ridge))
-    found = _equations(prior, statistics, beta)
+    found = equations(prior, statistics, beta)
     now = Point(prior, beta, float(found.log_evidence.sum()) - _penalty(beta, ridge))
     for _ in range(_MOST_STEPS):
         gradient = found.gradient - penalty * np.append(np.zeros(d), now.beta)
@@ -298,7 +298,7 @@ def improved(
             moments = mean, family.covariance, family.covariance_type
             shifted = now.prior.replace(family=family.with_moments(*moments))
             further = now.beta + length * move[d:]
-            found = _equations(shifted, statistics, further)
+            found = equations(shifted, statistics, further)
             value = float(found.log_evidence.sum()) - _penalty(further, ridge)
             if value >= now.objective:
                 break
@@ -329,13 +329,13 @@ def best_ridge(prior: MixturePrior, statistics: Statistics, n_pooled: int, seed:
     """
     some = _random.stream(seed, "pooled", "folds").permutation(len(statistics))[:MOST_COMPARED]
     tasks, d = statistics[np.sort(some)], statistics.shape[0] - n_pooled
-    information = _equations(prior, tasks, np.zeros(n_pooled)).information
+    information = equations(prior, tasks, np.zeros(n_pooled)).information
     unit = float(np.diagonal(information)[d:].mean()) or 1.0
     if len(some) < 2:  # nothing to hold out
         return unit
     near = improved(prior, tasks, np.zeros(n_pooled), NEAR * unit)
     folds = [
-        _equations(near.prior, statistics[np.sort(fold)], near.beta)
+        equations(near.prior, statistics[np.sort(fold)], near.beta)
         for fold in np.array_split(some, min(N_FOLDS, len(some)))
     ]
     gradients, matrices = (np.stack([fold[i] for fold in folds]) for i in (1, 2))
@@ -362,7 +362,23 @@ class Equations(NamedTuple):
     information: Float[Array, "d d"]
 
 
-def _equations(prior: MixturePrior, statistics: Statistics, beta: Float[Array, " p"]) -> Equations:
+def equations(prior: MixturePrior, statistics: Statistics, beta: Float[Array, " p"]) -> Equations:
+    """Return the equations of a step from beta.
+
+    Parameters
+    ----------
+    prior
+        Prior of rows [z, o].
+    statistics
+        Tasks with rows [z, x].
+    beta
+        Pooled coefficients.
+
+    Returns
+    -------
+    Equations
+        The log evidence of each task, its gradient and its information.
+    """
     clicks = isinstance(prior.family, LinearBernoulli)
     return (_of_clicks if clicks else _of_rewards)(prior, statistics, beta)
 
@@ -428,7 +444,7 @@ def _of_triangles(
 def _of_clicks(prior: MixturePrior, statistics: Statistics, beta: Float[Array, " p"]) -> Equations:
     """Return the equations of clicks, from the posterior moments of the tasks' coefficients.
 
-    With the posterior covariance V of theta, ``H^-1 = W - W Z V Z' W``.
+    With ``M = I + C' Z' W Z C``, ``H^-1 = W - W Z C M^-1 C' Z' W``, with W at the posterior mean.
     """
     family, tasks = prior.family, click_tasks(statistics)  # type: ignore[arg-type]
     assert isinstance(family, LinearBernoulli)
@@ -455,9 +471,11 @@ def _of_clicks(prior: MixturePrior, statistics: Statistics, beta: Float[Array, "
         pulls = np.stack(
             [_by_task(curved * rows[:, i : i + 1], owners, len(shares)) for i in range(d)], axis=1
         )
-        less = (inside @ pulls).reshape(-1, rows.shape[1])
-        weighted = (shares[:, s, None, None] * pulls).reshape(-1, rows.shape[1])
-        information -= weighted.T @ less
+        root = family.design.root[family.design.group_of[s], :d, :d]
+        square = np.eye(d) + root.T @ pulls[:, :, :d] @ root
+        less = np.linalg.solve(np.linalg.cholesky(square), root.T @ pulls)
+        weighted = (shares[:, s, None, None] * less).reshape(-1, rows.shape[1])
+        information -= weighted.T @ less.reshape(-1, rows.shape[1])
     return Equations(evidence, gradient, (information + information.T) / 2)
 
 
