@@ -824,7 +824,7 @@ def _checked_features(features: Any, family: Family) -> Features | None:
                 "pooled effects must have coefficients: learn them (mixts fit --person), or give "
                 "them to mixts.Pooled"
             )
-        if not getattr(family, "has_offset", False):
+        if not family.has_offset:
             raise ParameterError(
                 "features with pooled effects need a family whose last coefficient is 1 in every "
                 "component, without variance: family.with_offset() adds it"

@@ -190,7 +190,7 @@ class CoefficientFamily(Family):
 
     @cached_property
     def has_offset(self) -> bool:
-        """Whether the last number of a row is an offset: its coefficient is 1 in every task."""
+        """Whether the last coefficient is 1, without variance, under every component."""
         if self.n_features < 2:
             return False
         last = np.diagonal(self.full_covariances(), axis1=1, axis2=2)[:, -1]
@@ -198,16 +198,6 @@ class CoefficientFamily(Family):
         return bool((np.abs(self.mean[:, -1] - 1) < 1e-9).all() and (last < 1e-18).all())
 
     def with_offset(self) -> Self:
-        """Return the same prior for rows with one more number, whose coefficient is known to be 1.
-
-        Rewards then depend on ``a'theta + offset``: the offset is the part of an action's effect
-        that is the same in all tasks.
-
-        Returns
-        -------
-        CoefficientFamily
-            The family with one more coefficient, the last one, without variance.
-        """
         mean = np.pad(self.mean, ((0, 0), (0, 1)), constant_values=1.0)
         covariance, kind = self.covariance, self.covariance_type
         if kind == "spherical":
@@ -217,13 +207,6 @@ class CoefficientFamily(Family):
         return self.with_moments(mean, np.pad(covariance, ends), kind)
 
     def without_offset(self) -> Self:
-        """Return the prior of the other coefficients: the inverse of :meth:`with_offset`.
-
-        Returns
-        -------
-        CoefficientFamily
-            The family without the last coefficient.
-        """
         kind = self.covariance_type
         kept = [
             slice(None, -1 if kind == "tied" or axis > 0 else None)

@@ -14,7 +14,6 @@ import numpy as np
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ParameterError
 from mixts.families import Family, Statistics
-from mixts.families.coefficients import CoefficientFamily
 from mixts.learning.histories import moments, scaling
 from mixts.pages.formats import listed, percent, signed
 from mixts.pages.odds import describe_odds, levels_of, steps_of
@@ -237,7 +236,7 @@ def _numbers_of(
 ) -> Numbers:
     family, scale = _comparable(prior, tasks)
     family = family.select(np.arange(n_kinds))
-    if isinstance(family, CoefficientFamily) and family.has_offset:  # which no kind differs in
+    if family.has_offset:  # which no kind differs in
         family, scale, names = family.without_offset(), scale[:-1], names[:-1]
     # Mean rewards, or coefficients, come first among the parameters.
     n, tail = math.prod(family.statistics_shape), (1 - _INNER) / 2

@@ -6,7 +6,6 @@ from typing import Self
 
 from mixts._typing import Array, Float
 from mixts.families import Family, Statistics
-from mixts.families.coefficients import CoefficientFamily
 from mixts.learning.models.base import Model
 from mixts.prior import MixturePrior
 
@@ -31,16 +30,16 @@ class OffsetModel(Model):
         super().__init__(statistics)
 
     def _broad(self) -> Family:
-        return _with_offset(self.rest.centre)
+        return self.rest.centre.with_offset()
 
     def about(self, centre: Family, pseudo: object) -> Self:
         other = super().about(centre, pseudo)
-        other.rest = self.rest.about(_without_offset(centre), pseudo)
+        other.rest = self.rest.about(centre.without_offset(), pseudo)
         return other
 
     def after(self, prior: MixturePrior, pseudo: Array, pseudo_weights: Array) -> Self:
         other = super().after(prior, pseudo, pseudo_weights)
-        known = MixturePrior(_without_offset(prior.family), prior.weights)
+        known = MixturePrior(prior.family.without_offset(), prior.weights)
         other.rest = self.rest.after(known, pseudo, pseudo_weights)
         return other
 
@@ -60,7 +59,7 @@ class OffsetModel(Model):
 
     def improve(self, family: Family, share: Float[Array, "n L"]) -> Family:
         found = self.rest.improve(self._without_offset(family), share)
-        self._last = _with_offset(found), found
+        self._last = found.with_offset(), found
         return self._last[0]
 
     def pack(self, family: Family) -> Float[Array, " p"]:
@@ -68,7 +67,7 @@ class OffsetModel(Model):
 
     def unpack(self, numbers: Float[Array, " p"], n_components: int) -> Family | None:
         found = self.rest.unpack(numbers, n_components)
-        return None if found is None else _with_offset(found)
+        return None if found is None else found.with_offset()
 
     def points(self, family: Family) -> Float[Array, "n p"]:
         return self.rest.points(self._without_offset(family))
@@ -81,7 +80,7 @@ class OffsetModel(Model):
 
     def _without_offset(self, family: Family) -> Family:
         if self._last is None or self._last[0] is not family:
-            self._last = family, _without_offset(family)
+            self._last = family, family.without_offset()
         return self._last[1]
 
     def n_parameters(self, n_components: int) -> int:
@@ -89,17 +88,7 @@ class OffsetModel(Model):
 
     def two_stage(self, n_components: int, seed: int) -> tuple[MixturePrior, MixturePrior]:
         mixture, one = (
-            prior.replace(family=_with_offset(prior.family))
+            prior.replace(family=prior.family.with_offset())
             for prior in self.rest.two_stage(n_components, seed)
         )
         return mixture, one
-
-
-def _with_offset(family: Family) -> Family:
-    assert isinstance(family, CoefficientFamily)
-    return family.with_offset()
-
-
-def _without_offset(family: Family) -> Family:
-    assert isinstance(family, CoefficientFamily)
-    return family.without_offset()
