@@ -198,6 +198,11 @@ class Fit:
         """Pooled effects with their sizes in a sentence; "" if none were learned."""
         if not self.effects:
             return ""
+        if not self.effects[0][1]:
+            return (
+                "No effects that are the same for everybody: held-out tasks are predicted best "
+                f"without {', '.join(name for name, _ in self.effects)}."
+            )
         unit = "log odds" if self.logs.family == "logistic" else "reward"
         sizes = ", ".join(f"{name} {size:.2g}" for name, size in self.effects)
         return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,18 @@ def test_other_rewards_and_forms_have_effects(settings: Any) -> None:
     assert fit.prior.family.has_offset
     assert fit.effects[0][0] == "age x item"
     assert "to the reward: age x item" in fit.pooled
+
+
+def test_facts_that_say_nothing_are_left_out() -> None:
+    rng = np.random.default_rng(3)
+    people = ROWS["user"].map(dict(enumerate(rng.normal(size=120))))
+    chance = ROWS.assign(shoe=people, clicked=rng.integers(2, size=len(ROWS)))
+    columns = {**COLUMNS, "person": ["shoe"]}
+    fit = mixts.fit_logs(chance, columns, n_components=1, seed=1, held_out=0)
+    sizes = dict(fit.effects)
+    assert max(sizes.values()) < 0.1
+    silent = replace(fit, effects=tuple((name, 0.0) for name in sizes))
+    assert silent.pooled.startswith("No effects that are the same for everybody: held-out tasks")
 
 
 def test_a_score_has_a_slope() -> None:
