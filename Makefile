@@ -19,6 +19,9 @@ INSTALL = install() { $(BIN)/uv pip install --quiet --python $(BIN)/python "$$@"
 # An editable install builds the core with the tools of its environment, again when sources change.
 BUILD_TOOLS = "cmake>=3.18" editables "hatchling>=1.26" "nanobind>=2.4" "ninja>=1.11" "numpy>=2" "scikit-build-core>=0.12"
 CORE = CMakeLists.txt $(wildcard src/core/*)
+# Where tests make and sync thousands of small files: in memory if it has room, and runs programs.
+MEMORY = $(shell $(PYTHON) -c "import os; s = os.statvfs('/dev/shm'); \
+	print('/dev/shm' * (s.f_bavail * s.f_frsize > 2**30 and not s.f_flag & os.ST_NOEXEC))" 2>/dev/null)
 # Every warning is an error, and so is every reference that leads nowhere.
 SPHINX = $(BIN)/python -m sphinx -q -n -W --keep-going
 # Everything that the package can use, and tests that use each of it.
@@ -61,7 +64,7 @@ check: $(INSTALLED) ## Lint, format, types, layers, links, and the examples of d
 	$(PYTEST) -q -n $(WORKERS) $(EXAMPLES)
 
 test: $(INSTALLED) ## Every test that is not slow; PART=mixts|serve|paper: one part, SEED=7: in a random order
-	$(PYTEST) -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	TMPDIR="$(or $(TMPDIR),$(MEMORY),/tmp)" $(PYTEST) -q -n $(WORKERS) --dist worksteal \
 		$(if $(SEED),-p pytest_randomly --randomly-seed=$(SEED)) \
 		-m "not slow" $(addprefix --ignore ,$(EXAMPLES)) $(TESTS_OF_$(PART))
 

@@ -63,6 +63,7 @@ REGIMES = (
         "rewards drift and are final late, tasks go on", 6_000, 0.05, 0.3, 10, 0, 1, "long",
         drift=True, delay=5,
     ),
+    Regime("clicks at 86 %, one decision a task, control 2 %", 10_000, 0.02, 0.86, 1e6, 0, 0),
 )  # fmt: skip
 
 
@@ -80,7 +81,7 @@ class Side:
         if regime.heavy:
             self._decisions *= np.minimum(rng.pareto(2.0, n), 10.0)
         a, b = regime.rate * regime.alike, (1 - regime.rate) * regime.alike
-        self._chances = np.minimum(rng.beta(a, b, n), 0.6)
+        self._chances = np.minimum(rng.beta(a, b, n), max(regime.rate, 0.6))
         self._made, self._earned = np.zeros(n), np.zeros(n)
         self._open: list[tuple[slice, Any, Any]] = []
 

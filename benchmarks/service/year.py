@@ -3,6 +3,7 @@
     python benchmarks/service/year.py                 # the year
     python benchmarks/service/year.py --world still   # the same without any change
     python benchmarks/service/year.py --years 1 2 3   # more worlds, one after the other
+    python benchmarks/service/year.py --parts         # what the refitted prior loses, and why
 
 Kinds of customer drift, a new kind appears in July, items come and go, and in October the rewards
 of a week are recorded as 0. The service is a ``Decider`` on a SQLite file with a clock of its own,
@@ -14,7 +15,9 @@ without the days that its message names. On the same customers, with the same lu
 - "paused": the refitted prior of the end of the month before, and "in force": that of the day, both
   with the same draws, so that their difference is what the refits of the month gained or cost;
 - the same service with a refit that checks nothing (``force=True``);
-- the item that sold best in the last 30 days, with every tenth decision at random.
+- the item that sold best in the last 30 days, with every tenth decision at random;
+- for the parts of the loss: the oracle when it explores as the service does, the refitted prior
+  when it does not, and the true mixture of all customers that the last refit could learn from.
 """
 
 from __future__ import annotations
@@ -52,8 +55,15 @@ START = datetime(2025, 1, 1, tzinfo=UTC)
 ORACLE, REFIT, FIXED = "oracle", "refit", "fixed prior"
 PAUSED, IN_FORCE = "paused", "in force"
 UNCHECKED, BESTSELLER = "refit without checks", "bestseller of 30 days"
+EXPLORING, UNEXPLORING, PAST = "exploring oracle", "refit, not exploring", "past"
 SERVICES = (REFIT, UNCHECKED, ORACLE, FIXED, PAUSED, IN_FORCE, BESTSELLER)
 """The stores come first: others take the prior that is in force."""
+PARTS = (REFIT, ORACLE, EXPLORING, UNEXPLORING, PAST)
+PERIODS = {
+    "January to June": range(182), "July to October": range(182, 304),
+    "November, December": range(304, DAYS), "year": None,
+}  # fmt: skip
+"""A new kind comes on the first day of July."""
 
 
 def month_of(day: int) -> int:
@@ -113,6 +123,23 @@ class World:
             weights = np.append(weights * (1 - share), share)
         family = mixts.BernoulliArms(15 * rates, 15 * (1 - rates))
         return mixts.MixturePrior(family, weights, arm_names=self.names)
+
+    def past(self, day: int, n_new: int) -> mixts.MixturePrior:
+        """Return the mixture of the customers who came before the last refit.
+
+        A prior that is learned from all of them is no better, however many they are.
+        """
+        last = max(day // EVERY * EVERY - 1, 0)
+        number = np.zeros(self.truth(last).n_components)
+        total = np.zeros((len(number), self.n_items))
+        for each in range(last + 1):
+            truth = self.truth(each)
+            customers = truth.weights * (n_new if each else N_PAST)
+            number[: truth.n_components] += customers
+            total[: truth.n_components] += customers[:, None] * truth.family.parameter_means()
+        rates = total / number[:, None]
+        family = mixts.BernoulliArms(15 * rates, 15 * (1 - rates))
+        return mixts.MixturePrior(family, number / number.sum(), arm_names=self.names)
 
     def offered(self, day: int) -> Array:
         """Return which items there are on a day."""
@@ -300,9 +327,11 @@ class Year:
         """Month of each customer's first decision, from 0."""
         return self.born * MONTHS // DAYS
 
-    def inside(self, month: int | None) -> Array:
-        """Return which customers came first in a month; in the year, if it is None."""
-        return np.ones(len(self.born), bool) if month is None else self.months == month
+    def inside(self, period: int | range | None) -> Array:
+        """Return which customers came first in a month, on some days, or in the year."""
+        if isinstance(period, range):
+            return np.isin(self.born, period)
+        return np.ones(len(self.born), bool) if period is None else self.months == period
 
 
 def save(years: Sequence[Year], path: Path) -> None:
@@ -343,6 +372,9 @@ def run(world: World, n_new: int, n_days: int = DAYS, only: Sequence[str] = SERV
             IN_FORCE: InProcess(world, lambda day: served[REFIT].decider.prior),
             FIXED: InProcess(world, lambda day: first),
             BESTSELLER: Bestseller(world.n_items, world.seed),
+            EXPLORING: InProcess(world, world.truth),
+            UNEXPLORING: InProcess(world, lambda day: served[REFIT].decider.prior, 0.0),
+            PAST: InProcess(world, lambda day: world.past(day, n_new), 0.0),
             **served,
         }
         services = {name: services[name] for name in only}
@@ -384,12 +416,14 @@ def _serve_day(
 # -- the table -----------------------------------------------------------------------------------
 
 
-def gain(years: Sequence[Year], name: str, other: str, month: int | None) -> tuple[float, float]:
-    """Return what a service earned more than another in a month, or in the year.
+def gain(
+    years: Sequence[Year], name: str, other: str, period: int | range | None
+) -> tuple[float, float]:
+    """Return what a service earned more than another in a month, in days, or in the year.
 
     It is in per cent of what the oracle earned, with its standard error.
     """
-    inside = [year.inside(month) for year in years]
+    inside = [year.inside(period) for year in years]
     pairs = list(zip(years, inside, strict=True))
     gaps = estimate(
         np.concatenate([(year.earned[name] - year.earned[other])[some] for year, some in pairs])
@@ -416,6 +450,21 @@ def table(years: Sequence[Year]) -> str:
     return "\n".join(lines)
 
 
+def parts(years: Sequence[Year]) -> str:
+    """Return the table of what the refitted prior loses, in per cent of the oracle's reward."""
+    pairs = {
+        "refit": (REFIT, ORACLE), "exploring": (REFIT, UNEXPLORING),
+        "learning": (UNEXPLORING, PAST), "past customers differ": (PAST, ORACLE),
+        "(exploring, of the oracle)": (EXPLORING, ORACLE),
+    }  # fmt: skip
+    lines = [f"| period | {' | '.join(pairs)} |", "|---" * (len(pairs) + 1) + "|"]
+    for title, days in PERIODS.items():
+        gaps = [gain(years, *pair, days) for pair in pairs.values()]
+        cells = [f"{gap:+.1f} ± {error:.1f} %" for gap, error in gaps]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Run years, and print the table and what the refits said."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -423,16 +472,18 @@ def main() -> None:
     parser.add_argument("--years", type=int, nargs="+", default=[1], help="seeds of worlds")
     parser.add_argument("--new", type=int, default=24, help="new customers a day")
     parser.add_argument("--days", type=int, default=DAYS)
+    parser.add_argument("--parts", action="store_true", help="print why the refitted prior loses")
     parser.add_argument("--save", type=Path, help="file for the picture, year.npz")
     options = parser.parse_args()
     make = World if options.world == "changes" else World.still
     started, years = time.process_time(), []
     for seed in options.years:
-        years.append(run(make(seed), options.new, options.days))
+        only = PARTS if options.parts else SERVICES
+        years.append(run(make(seed), options.new, options.days, only))
         for name, lines in years[-1].logs.items():
             print(f"{name}, world {seed}:", *lines, sep="\n  ", flush=True)
         print(f"world {seed} ended", flush=True)
-    print(table(years))
+    print(parts(years) if options.parts else table(years))
     if options.save is not None:
         save(years, options.save)
     print(f"{time.process_time() - started:.0f} s of processor time")

@@ -60,7 +60,9 @@ def find() -> Path | None:
 def running(*, fsync: bool = True) -> Iterator[str]:
     """Start a server, yield the address of its database ``postgres``, and remove the server."""
     # A socket's path is short, and another user must reach it: not below pytest's own folders.
-    parent = "/tmp" if os.path.isdir("/tmp") else None
+    parent: str | None = tempfile.gettempdir()
+    if parent not in ("/tmp", "/dev/shm"):
+        parent = "/tmp" if os.path.isdir("/tmp") else None
     folder = Path(tempfile.mkdtemp(prefix="mixts-pg-", dir=parent))
     try:
         yield start(folder, fsync=fsync)

@@ -78,10 +78,8 @@ struct Bernoulli {
         for (Index k = 0; k < successes.m; ++k) {
             const double won = real(successes(t, k)), lost = real(failures(t, k));
             if (won + lost == 0.0) continue;
-            for (Index s = 0; s < n; ++s) {
-                const double a = alpha.by_arm(k, s), b = beta.by_arm(k, s);
-                sums.evidence[s] += log_rising(a, won) + log_rising(b, lost) - log_rising(a + b, won + lost);
-            }
+            for (Index s = 0; s < n; ++s)
+                sums.evidence[s] += beta_evidence(alpha.by_arm(k, s), beta.by_arm(k, s), won, lost);
         }
     }
 
@@ -131,6 +129,7 @@ struct Poisson {
         log_factorials(t, k) += log_rising(1.0, y);
     }
 
+    // poisson_gap, summed over the arms.
     void evidence(Index t, Sums sums) const {
         for (Index s = 0; s < shape.by_arm.m; ++s) sums.evidence[s] = 0.0;
         for (Index k = 0; k < counts.m; ++k) {
@@ -339,15 +338,13 @@ struct Spend {
         if (bought) add_spends(t, k, 1.0, sums.evidence);
     }
 
+    // ln B(alpha + w, beta + l) - ln B(alpha, beta), and the evidence of the log spends, summed over the arms.
     void evidence(Index t, Sums sums) const {
         for (Index s = 0; s < alpha.m; ++s) sums.evidence[s] = 0.0;
         for (Index k = 0; k < misses.m; ++k) {
             const double won = real(spends.counts(t, k)), lost = real(misses(t, k));
             if (won + lost == 0.0) continue;
-            for (Index s = 0; s < alpha.m; ++s) {
-                const double a = alpha(k, s), b = beta(k, s);
-                sums.evidence[s] += log_rising(a, won) + log_rising(b, lost) - log_rising(a + b, won + lost);
-            }
+            for (Index s = 0; s < alpha.m; ++s) sums.evidence[s] += beta_evidence(alpha(k, s), beta(k, s), won, lost);
             add_spends(t, k, 1.0, sums.evidence);
         }
     }

@@ -335,10 +335,20 @@ Index count(Index first, Array<const Index, 1> tasks, Rows features, Array<const
                       {view(start), view(size), view(room), view(rows), view(all_trials), view(all_successes)});
 }
 
-// Views of a posterior's arrays, for readers.
-template <class T>
-nb::object numbers(nb::handle owner, std::vector<T> &x, std::initializer_list<std::size_t> shape) {
-    return nb::cast(nb::ndarray<T, nb::numpy>(x.data(), shape, owner), nb::rv_policy::reference);
+Index size_of(const Posterior &, Index size) { return size; }
+Index size_of(const Posterior &posterior, Index Posterior::*size) { return posterior.*size; }
+
+// Return a reader of the posteriors' array (L, ...) with these further sizes, numbers or members.
+template <class T, class... Sizes>
+auto reader(std::vector<T> Posterior::*array, Sizes... sizes) {
+    return [=](nb::handle self) {
+        Posterior &own = nb::cast<TaskPosterior &>(self).posterior;
+        const nb::ndarray<T, nb::numpy> found((own.*array).data(),
+                                              {static_cast<std::size_t>(own.n_components),
+                                               static_cast<std::size_t>(size_of(own, sizes))...},
+                                              self);
+        return nb::cast(found, nb::rv_policy::reference);
+    };
 }
 
 }  // namespace
@@ -365,46 +375,16 @@ void bind_logistic(nb::module_ &m) {
         .def("action_moments", &action_moments_of)
         .def("gains", &gains_of)
         .def_prop_ro("rank", [](TaskPosterior &self) { return self.posterior.rank; })
-        .def_prop_ro("laplace", [](nb::handle self) {
-            auto &p = nb::cast<TaskPosterior &>(self).posterior;
-            return numbers(self, p.laplace, {p.laplace.size()});
-        })
-        .def_prop_ro("log_evidence", [](nb::handle self) {
-            auto &p = nb::cast<TaskPosterior &>(self).posterior;
-            return numbers(self, p.log_evidence, {p.log_evidence.size()});
-        })
-        .def_prop_ro("error", [](nb::handle self) {
-            auto &p = nb::cast<TaskPosterior &>(self).posterior;
-            return numbers(self, p.error, {p.error.size()});
-        })
-        .def_prop_ro("n_points", [](nb::handle self) {
-            auto &p = nb::cast<TaskPosterior &>(self).posterior;
-            return numbers(self, p.n_points, {p.n_points.size()});
-        })
-        .def_prop_ro("n_known", [](nb::handle self) {
-            auto &p = nb::cast<TaskPosterior &>(self).posterior;
-            return numbers(self, p.n_known, {p.n_known.size()});
-        })
-        .def_prop_ro("n_used", [](nb::handle self) {
-            auto &p = nb::cast<TaskPosterior &>(self).posterior;
-            return numbers(self, p.n_used, {p.n_used.size()});
-        })
-        .def_prop_ro("location", [](nb::handle self) {
-            auto &p = nb::cast<TaskPosterior &>(self).posterior;
-            return numbers(self, p.location, {size_t(p.n_components), size_t(p.d)});
-        })
-        .def_prop_ro("direction", [](nb::handle self) {
-            auto &p = nb::cast<TaskPosterior &>(self).posterior;
-            return numbers(self, p.direction, {size_t(p.n_components), size_t(p.d), size_t(p.d)});
-        })
-        .def_prop_ro("shape", [](nb::handle self) {
-            auto &p = nb::cast<TaskPosterior &>(self).posterior;
-            return numbers(self, p.shape, {size_t(p.n_components), 4, size_t(p.d)});
-        })
-        .def_prop_ro("log_weight", [](nb::handle self) {
-            auto &p = nb::cast<TaskPosterior &>(self).posterior;
-            return numbers(self, p.log_weight, {size_t(p.n_components), size_t(p.capacity)});
-        });
+        .def_prop_ro("laplace", reader(&Posterior::laplace))
+        .def_prop_ro("log_evidence", reader(&Posterior::log_evidence))
+        .def_prop_ro("error", reader(&Posterior::error))
+        .def_prop_ro("n_points", reader(&Posterior::n_points))
+        .def_prop_ro("n_known", reader(&Posterior::n_known))
+        .def_prop_ro("n_used", reader(&Posterior::n_used))
+        .def_prop_ro("location", reader(&Posterior::location, &Posterior::d))
+        .def_prop_ro("direction", reader(&Posterior::direction, &Posterior::d, &Posterior::d))
+        .def_prop_ro("shape", reader(&Posterior::shape, Index{4}, &Posterior::d))
+        .def_prop_ro("log_weight", reader(&Posterior::log_weight, &Posterior::capacity));
 }
 
 }  // namespace mixts

@@ -7,12 +7,12 @@
 
 namespace mixts {
 
+namespace {
+
 using namespace nanobind::literals;
 
 using Doubles = Array<const double, 2>;
 using Masks = Array<const bool, 2>;
-
-namespace {
 
 // An argument that must be an array of this very type: a converted copy would not be written to.
 auto array(const char *name) { return nb::arg(name).noconvert(); }

@@ -26,8 +26,6 @@ namespace mixts {
 inline constexpr double DEPTH = 39.0;
 // Places are compressed where densities are below e^-8 of the peak: cells may be longer there.
 inline constexpr double COMPRESSED_FROM = 4.0, COMPRESSION = 1.0 / 3;
-// The place at which an arm comes in; the root is that of 2 DEPTH.
-inline constexpr double END = COMPRESSED_FROM + COMPRESSION * (8.831760866327848 - COMPRESSED_FROM);
 // Cells of a smaller stride are not made shorter: their roughness is rounding.
 inline constexpr double FINE = 1e-3;
 // Cells are made shorter where the probabilities of all arms differ from their sum by more.

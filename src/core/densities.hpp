@@ -10,10 +10,10 @@
 // which nothing large has to be subtracted: a density with 1e8 observations keeps twelve digits.
 #pragma once
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
+#include "elementary.hpp"
 #include "special.hpp"
 #include "views.hpp"
 
@@ -26,75 +26,6 @@ enum class Form : Index {
     LOG_GAMMA = 2,        // the logarithm of a Gamma variable of shape a and rate b: a t - b e^t
     MINUS_LOG_GAMMA = 3,  // the logarithm of an inverse Gamma variable: -a t - b e^-t
 };
-
-// From about this x on, e^x overflows, and e^-x is negligible beside one.
-inline constexpr double LONG = 700.0;
-
-// -- elementary functions that loops over arrays can vectorise ----------------------------------
-//
-// Plain arithmetic, right to the last digits. They do not check for NaN and infinity.
-
-// ln 2 in two parts, the first with so few digits that its product with 1000 is exact.
-inline constexpr double LN2_HIGH = 6.93147180369123816490e-01, LN2_LOW = 1.90821492927058770002e-10;
-inline constexpr double LOG2_E = 1.4426950408889634;
-
-// x = k ln 2 + r: 2^k, and e^r - 1 by a polynomial whose error is below 2e-17 for |r| <= ln(2) / 2:
-// r + r^2 times the interpolation of (e^r - 1 - r) / r^2 at ten Chebyshev nodes.
-struct ExpParts {
-    double power, rest;
-};
-
-inline ExpParts exp_parts(double x) {
-    x = x > -LONG ? x : -LONG;
-    // Adding this rounds a number to an integer, which is then in the last bits.
-    constexpr double shift = 6755399441055744.0;  // 1.5 * 2^52
-    const double shifted = x * LOG2_E + shift, k = shifted - shift;
-    const double r = (x - k * LN2_HIGH) - k * LN2_LOW;
-    // Short chains of dependent operations: ((c0 + c1 r) + (c2 + c3 r) r^2) + ...
-    const double r2 = r * r, r4 = r2 * r2;
-    const double low = (0.5 + 0.16666666666666669 * r) + (0.041666666666624164 + 0.008333333333330065 * r) * r2;
-    const double middle = (0.001388888891719689 + 0.00019841269863040675 * r) +
-                          (2.480152132210459e-05 + 2.7557268480106926e-06 * r) * r2;
-    const double high = 2.762007600563138e-07 + 2.5100375929185925e-08 * r;
-    const double p = (low + (middle + high * r4) * r4) * r2 + r;
-    return {std::bit_cast<double>((std::bit_cast<std::uint64_t>(shifted) + 1023) << 52), p};
-}
-
-// e^x for x up to 700, and e^-700 below -700.
-inline double fast_exp(double x) {
-    const auto [power, rest] = exp_parts(x);
-    return power * rest + power;
-}
-
-// e^x - 1 for x up to 700.
-inline double fast_expm1(double x) {
-    const auto [power, rest] = exp_parts(x);
-    return power * rest + (power - 1.0);
-}
-
-// ln(y + lost y) for y above 0 and a tiny `lost`. With y = 2^k m and m between the roots of 1/2 and 2,
-// and s = (m - 1) / (m + 1), ln m = 2 s (1 + s^2 / 3 + s^4 / 5 + ...); the rest is below 1e-17.
-inline double fast_log(double y, double lost = 0.0) {
-    constexpr std::uint64_t root = 0x3FE6A09E667F3BCD;  // bits of sqrt(1/2)
-    constexpr std::uint64_t one = 0x3FF0000000000000, fraction = 0x000FFFFFFFFFFFFF;
-    constexpr double large = 4503599627370496.0;  // 2^52: the last bits of large + k are k
-    const std::uint64_t bits = std::bit_cast<std::uint64_t>(y) - root + one;
-    // k + 1023 as an unsigned number: shifts and conversions of signed ones are not vectorised.
-    const double k = std::bit_cast<double>((bits >> 52) | std::bit_cast<std::uint64_t>(large)) - (large + 1023.0);
-    const double m = std::bit_cast<double>((bits & fraction) + root);
-    const double s = (m - 1.0) / (m + 1.0), z = s * s;
-    double p = (z * (2.0 / 21) + 2.0 / 19) * z + 2.0 / 17;
-    p = ((p * z + 2.0 / 15) * z + 2.0 / 13) * z + 2.0 / 11;
-    p = ((p * z + 2.0 / 9) * z + 2.0 / 7) * z + 2.0 / 5;
-    p = (p * z + 2.0 / 3) * z;
-    return (k * LN2_HIGH + (p * s + (k * LN2_LOW + lost))) + 2.0 * s;
-}
-
-// ln(1 + x) for x above -1.
-inline double fast_log1p(double x) {
-    const double y = 1.0 + x;
-    return fast_log(y, (x - (y - 1.0)) / y);
-}
 
 // -- one density ---------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ inline constexpr int LANES = 8;
 using Eight = Lanes<LANES>;
 
 // A task's share in a component that moves nothing.
-inline constexpr double NEGLIGIBLE = 1e-14;
+inline constexpr double LEAST_SHARE = 1e-14;
 
 // Where row i of a lower triangle starts that is packed by rows.
 inline Index row_start(Index i) { return i * (i + 1) / 2; }
@@ -256,7 +256,7 @@ struct EightSums {
         for (Index s = begin; s < end; ++s) {
             Numbers<Eight> own_shares{}, own_sharp{};
             for (int lane = 0; lane < count; ++lane)
-                if (share(chosen[lane], s) >= NEGLIGIBLE) {
+                if (share(chosen[lane], s) >= LEAST_SHARE) {
                     own_shares[lane] = share(chosen[lane], s);
                     own_sharp[lane] = sharp(chosen[lane], s);
                 }
@@ -306,7 +306,7 @@ inline double posterior_moments(const LinearTasks &tasks, const LinearComponents
         int count = 0;
         for (Index i = 0; i < share.n; ++i) {
             const double *own = &share(i, 0);
-            if (std::any_of(own + found.begin, own + found.end, [](double r) { return r >= NEGLIGIBLE; }))
+            if (std::any_of(own + found.begin, own + found.end, [](double r) { return r >= LEAST_SHARE; }))
                 chosen[count++] = i;
             if (count == LANES || (count > 0 && i == share.n - 1)) {
                 // A lane without a task repeats an earlier one, and has no share.

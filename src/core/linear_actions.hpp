@@ -66,13 +66,17 @@ class LinearActions {
     template <class Draw>
     bool best_in_draws(Index t, const double *weights, const Index *pairs, Draw draw, const ActionEstimates &out) {
         const Index lead = set_mixture(t, weights, pairs);
-        double gain = 0.0;
+        double gain = 0.0, check = 0.0;  // a sum that is finite if all scores are
         for (Index g = 0; g < prior_.n_groups(); ++g) {
             bool fresh = true;
             for (Index j = prior_.starts[g]; j < prior_.starts[g + 1]; ++j) {
                 const Index s = prior_.members[j];
                 if (pairs[s] == 0) continue;
-                if (fresh) project(posterior_.settled_root(t, g));
+                if (fresh) {
+                    project(posterior_.settled_root(t, g));
+                    // A score that is no number would lose every comparison, and not be seen again.
+                    check += 0.0 * sum(projected_.data(), d_ * width_);
+                }
                 fresh = false;
                 combine(posterior_.settled_mean(t, s), columns_, d_, center_);
                 for (Index a = 0; a < width_; ++a)
@@ -86,7 +90,7 @@ class LinearActions {
                 }
             }
         }
-        double check = gain;
+        check += gain;
         for (Index a = 0; a < n_; ++a)
             if (is_available(a)) {
                 check += mixture_[a];
@@ -101,24 +105,13 @@ class LinearActions {
     std::size_t size(Index rows) const { return static_cast<std::size_t>(rows * width_); }
     bool is_available(Index a) const { return mask_ == nullptr || mask_[a]; }
 
-    // total (K,) = sum_i x[i] rows[i], four rows in one pass; every action has the same rounding.
+    // total (K,) = sum_i x[i] rows[i]; every action has the same rounding.
     void combine(const double *__restrict x, const Line &rows, Index n, Line &total) const {
         combine(x, rows.data(), n, total.data());
     }
-    void combine(const double *__restrict x, const double *__restrict rows, Index n, double *__restrict total) const {
+    void combine(const double *x, const double *rows, Index n, double *total) const {
         std::fill_n(total, width_, 0.0);
-        Index i = 0;
-        for (; i + 4 <= n; i += 4) {
-            const double x0 = x[i], x1 = x[i + 1], x2 = x[i + 2], x3 = x[i + 3];
-            const double *__restrict r0 = rows + i * width_, *__restrict r1 = r0 + width_;
-            const double *__restrict r2 = r1 + width_, *__restrict r3 = r2 + width_;
-            for (Index a = 0; a < width_; ++a)
-                total[a] += ((x0 * r0[a] + x1 * r1[a]) + (x2 * r2[a] + x3 * r3[a]));
-        }
-        for (; i < n; ++i) {
-            const double x0 = x[i], *__restrict r0 = rows + i * width_;
-            for (Index a = 0; a < width_; ++a) total[a] += x0 * r0[a];
-        }
+        mixts::combine(x, 1, rows, width_, n, width_, total);
     }
 
     // Compute C'A' (d, K).
@@ -140,15 +133,6 @@ class LinearActions {
         for (Index a = 0; a < n_; ++a)
             if (is_available(a) && (lead < 0 || mixture_[a] > mixture_[lead])) lead = a;
         return lead;
-    }
-
-    // The largest score. Eight partial maxima, so that the loop is vectorised; scores are no NaN.
-    static double largest(const Line &scores) {
-        double part[8];
-        for (int j = 0; j < 8; ++j) part[j] = scores[j];
-        for (std::size_t a = 8; a < scores.size(); a += 8)
-            for (int j = 0; j < 8; ++j) part[j] = scores[a + j] > part[j] ? scores[a + j] : part[j];
-        return *std::max_element(part, part + 8);
     }
 
     // The vote of each action that has the largest score: half a vote for all of them.
@@ -173,7 +157,7 @@ class LinearActions {
                 above[a] = center[a] + deviation[a];
                 below[a] = center[a] - deviation[a];
             }
-            const double high = largest(above_), low = largest(below_);
+            const double high = largest(above, width_), low = largest(below, width_);
             gain += (high - above[lead]) + (low - below[lead]);
             const double one = share(above_, high), other = share(below_, low);
             double *__restrict votes = votes_.data(), *__restrict squares = squares_.data();

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "elementary.hpp"
 #include "lanes.hpp"
 #include "views.hpp"
 
@@ -37,78 +38,7 @@ inline constexpr Index FACTORS = 32;
 inline constexpr double FEW_TRIALS = 1024.0;
 inline constexpr Index MOST_FACTORS = 512;
 
-// -- exp and log as polynomials: the C library's do not vectorise ----------------------------------
-
-inline constexpr double LOG2E = 1.4426950408889634, HALF_LN2 = 0.34657359027997264, ROOT2 = 1.4142135623730951;
-// ln 2 in two parts, the first with 21 zero bits at its end: products with exponents are exact.
-inline constexpr double LN2_HIGH = 6.93147180369123816490e-01, LN2_LOW = 1.90821492927058770002e-10;
-// Adding this rounds to an integer, which is then in the low bits of the sum.
-inline constexpr double SHIFT = 6755399441055744.0;
-inline constexpr Index ONE = Index{1023} << 52;
-
-// exp(x) for x <= 0, at least exp(-708), the smallest power that is not subnormal. The polynomial
-// interpolates exp at Chebyshev's nodes of |r| <= ln(2) / 2: its relative error is 3.3e-16.
-inline double exp_negative(double x) {
-    const double value = x > -708.0 ? x : -708.0, shifted = value * LOG2E + SHIFT, exponent = shifted - SHIFT;
-    const double r = (value - exponent * LN2_HIGH) - exponent * LN2_LOW;
-    double p = 2.764018079620985e-06 + r * 2.7626357241447223e-07;
-    p = 0.00019841170270440067 + r * (2.4801504346997686e-05 + r * p);
-    p = 0.008333333385667782 + r * (0.0013888888932488599 + r * p);
-    p = 0.16666666666554406 + r * (0.04166666666657314 + r * p);
-    p = 1.0 + r * (1.0000000000000067 + r * (0.5000000000000006 + r * p));
-    const Index bits = (std::bit_cast<Index>(shifted) << 52) + ONE;
-    return p * std::bit_cast<double>(bits);
-}
-
-// 1 / (1 + exp(-x))
-inline double logistic_of(double x) {
-    const double t = exp_negative(-std::fabs(x));
-    return (x > 0.0 ? 1.0 : t) / (1.0 + t);
-}
-
-// 2 atanh(s) for |s| < 0.1716; interpolation at Chebyshev's nodes, relative error 3e-18.
-inline double twice_atanh(double s) {
-    const double q = s * s;
-    double p = 0.07656264074182095 + q * 0.07404855180327638;
-    p = 0.11111098528363024 + q * (0.09091815840114664 + q * p);
-    p = 0.1999999999965117 + q * (0.1428571438032084 + q * p);
-    return 2.0 * s * (1.0 + q * (0.33333333333333826 + q * p));
-}
-
-// log(1 + t) for 0 <= t <= 1, with its relative precision: 1 + t = c (1 + s) / (1 - s), c 1 or sqrt(2).
-inline double log1p_unit(double t) {
-    const bool far = t > ROOT2 - 1.0;
-    const double s = (t - (far ? ROOT2 - 1.0 : 0.0)) / (t + (far ? ROOT2 + 1.0 : 2.0));
-    return (far ? HALF_LN2 : 0.0) + twice_atanh(s);
-}
-
-// log(x) for normal x > 0: x = 2^k m with m from sqrt(1/2) to sqrt(2).
-inline double log_positive(double x) {
-    // Unsigned numbers: they alone have a shift among vector instructions, and the bits of a NaN may wrap.
-    using Bits = std::uint64_t;
-    const Bits bits = std::bit_cast<Bits>(x), half = std::bit_cast<Bits>(ROOT2 / 2.0), bias = Bits{1024} << 52;
-    const Bits k = ((bits - half + bias) >> 52) - 1024;
-    const double m = std::bit_cast<double>(bits - (k << 52));
-    // k as a double without a conversion, which has no vector instruction: 2^52 + 2^51 + k.
-    const double power = std::bit_cast<double>(std::bit_cast<Bits>(SHIFT) + k) - SHIFT;
-    return power * LN2_HIGH + (twice_atanh((m - 1.0) / (m + 1.0)) + power * LN2_LOW);
-}
-
-// Add sum_j c[j] columns[j] to out (n,), where column j begins at columns + j * stride and the
-// coefficients are c[0], c[step], c[2 step] ... Four columns at a time: fewer loads and stores. The
-// length may be a constant of the type std::integral_constant.
-inline void combine(const double *c, Index step, const double *columns, Index stride, Index count, auto n, double *out) {
-    Index j = 0;
-    for (; j + 4 <= count; j += 4, c += 4 * step) {
-        const double c0 = c[0], c1 = c[step], c2 = c[2 * step], c3 = c[3 * step];
-        const double *x0 = columns + j * stride, *x1 = x0 + stride, *x2 = x1 + stride, *x3 = x2 + stride;
-        for (Index i = 0; i < n; ++i) out[i] += (c0 * x0[i] + c1 * x1[i]) + (c2 * x2[i] + c3 * x3[i]);
-    }
-    for (; j < count; ++j, c += step) {
-        const double c0 = c[0], *x0 = columns + j * stride;
-        for (Index i = 0; i < n; ++i) out[i] += c0 * x0[i];
-    }
-}
+// -- products ----------------------------------------------------------------------------------------
 
 // Set out (count,) to x'columns[j], x (n,). Four columns at a time hide each other's delay.
 inline void multiply(const double *x, const double *columns, Index stride, Index count, Index n, double *out) {
@@ -281,9 +211,8 @@ inline double rise(Work &w, const double *move) {
     const double *curvature = w.curvature_.data();
     double *term = w.term_.data();
     for (Index i = 0; i < w.n_rows; ++i) {
-        const double e = move[i], x = eta[i] + e;
-        const double softplus = (x > 0.0 ? x : 0.0) + log1p_unit(exp_negative(-std::fabs(x)));
-        term[i] = e * (slope[i] + 0.5 * curvature[i] * e) + (level[i] - n[i] * softplus);
+        const double e = move[i];
+        term[i] = e * (slope[i] + 0.5 * curvature[i] * e) + (level[i] - n[i] * softplus_of(eta[i] + e));
     }
     return sum(term, w.n_rows);
 }
@@ -652,10 +581,7 @@ inline void add_rows(const Work &w, double *total) {
         combine(&w.coefficient_[i], w.n_rows, w.y_.data(), CHUNK, w.r, std::integral_constant<Index, CHUNK>(), e);
         const double eta = w.eta_[i], n = w.trials_[i], slope = w.slope_[i], half = 0.5 * w.curvature_[i];
         if (n > FEW_TRIALS) {
-            for (Index a = 0; a < CHUNK; ++a) {
-                const double x = eta + e[a], softplus = (x > 0.0 ? x : 0.0) + log1p_unit(exp_negative(-std::fabs(x)));
-                total[a] += e[a] * (slope + half * e[a]) - n * softplus;
-            }
+            for (Index a = 0; a < CHUNK; ++a) total[a] += e[a] * (slope + half * e[a]) - n * softplus_of(eta + e[a]);
             continue;
         }
         for (Index a = 0; a < CHUNK; ++a) {
@@ -673,8 +599,7 @@ inline void add_rows(const Work &w, double *total) {
 
 // Set out (n,) to weights over the largest; return the log of that.
 inline double set_weights(const double *log_weight, Index n, double *out) {
-    double top = -INF;
-    for (Index a = 0; a < n; ++a) top = std::max(top, log_weight[a]);
+    const double top = largest(log_weight, n);
     for (Index a = 0; a < n; ++a) out[a] = exp_negative(log_weight[a] - top);
     return top;
 }

@@ -28,10 +28,7 @@ inline Tilted tilted(double mu, double variance, double n, double k, const Matri
     }
     const double t = exp_negative(-std::fabs(x));
     const double scale = 1.0 / std::sqrt(1.0 / variance + n * t / ((1.0 + t) * (1.0 + t)));
-    auto height = [&](double e) {
-        const double softplus = (e > 0.0 ? e : 0.0) + log1p_unit(exp_negative(-std::fabs(e)));
-        return k * e - n * softplus - 0.5 * (e - mu) * (e - mu) / variance;
-    };
+    auto height = [&](double e) { return k * e - n * softplus_of(e) - 0.5 * (e - mu) * (e - mu) / variance; };
     const double peak = height(x);
     double total = 0.0, first = 0.0, second = 0.0;
     for (Index q = 0; q < nodes.m; ++q) {

@@ -5,6 +5,7 @@
 #pragma once
 #include <vector>
 
+#include "stream.hpp"
 #include "views.hpp"
 
 namespace mixts {
@@ -15,13 +16,6 @@ struct MDPShape {
     Index n_pairs() const { return n_states * n_actions; }
     Index n_numbers() const { return n_pairs() * (1 + n_states); }
 };
-
-// splitmix64: every bit of the result depends on all bits of the word.
-inline std::uint64_t mixed(std::uint64_t word) {
-    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9u;
-    word = (word ^ (word >> 27)) * 0x94D049BB133111EBu;
-    return word ^ (word >> 31);
-}
 
 // Memory to plan one MDP at a time.
 struct PlanningRoom {
@@ -47,8 +41,8 @@ inline Index best_action(const double *quality, Index n_actions, const std::uint
     }
     if (n_best == 1 || word == nullptr) return best;
     const double top = quality[best];
-    // The word's own stream of splitmix64 has a word for each place, a step and a state.
-    auto left = mixed(*word + 0x9E3779B97F4A7C15u * static_cast<std::uint64_t>(place + 1)) %
+    // The word's own stream has a word for each place, a step and a state.
+    auto left = mixed(*word + STEP * static_cast<std::uint64_t>(place + 1)) %
                 static_cast<std::uint64_t>(n_best);
     for (Index a = best; a < n_actions; ++a)
         if (quality[a] == top && left-- == 0) return a;

@@ -35,6 +35,11 @@ inline double log_rising(double a, double n) {
     return total + stirling_rest(end) - stirling_rest(a);
 }
 
+// ln B(a + won, b + lost) - ln B(a, b), with the beta function B.
+inline double beta_evidence(double a, double b, double won, double lost) {
+    return log_rising(a, won) + log_rising(b, lost) - log_rising(a + b, won + lost);
+}
+
 // -- unknown noise --------------------------------------------------------------------------------
 //
 // The noise variance of a task is inverse gamma: degrees / 2 is its shape and unit / 2 its scale,

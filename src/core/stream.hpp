@@ -12,6 +12,16 @@
 
 namespace mixts {
 
+// Every bit of the result depends on all bits of the word.
+inline std::uint64_t mixed(std::uint64_t word) {
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9u;
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EBu;
+    return word ^ (word >> 31);
+}
+
+// By how much the counter of a stream rises from number to number.
+inline constexpr std::uint64_t STEP = 0x9E3779B97F4A7C15u;
+
 struct Stream {
     std::uint64_t state;
     double spare = 0.0;  // a normal variable that is left over
@@ -68,15 +78,10 @@ struct Stream {
     }
 
 private:
-    static constexpr std::uint64_t STEP = 0x9E3779B97F4A7C15ull;
-
     // Hash a counter. Its first 52 bits are the fraction of a number between 1 and 2, from which almost 1
     // is subtracted: that is exact, and no integer has to be converted.
     static double to_uniform(std::uint64_t z) {
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-        z ^= z >> 31;
-        return std::bit_cast<double>((z >> 12) | 0x3FF0000000000000ull) - (1.0 - 0x1p-53);
+        return std::bit_cast<double>((mixed(z) >> 12) | 0x3FF0000000000000ull) - (1.0 - 0x1p-53);
     }
 };
 

@@ -5,7 +5,7 @@ Functions that return an array or a number convert the argument; the others only
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,14 @@ def some_names(names: Sequence[str], *, quote: bool = True) -> str:
     shown = ", ".join(map(repr if quote else str, names[:MOST_SHOWN]))
     more = len(names) - MOST_SHOWN
     return shown + (f" and {more:,} more" if more > 0 else "")
+
+
+def known_options(given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise ``TypeError`` for the first name that is no option, and list the options."""
+    options = tuple(known)
+    for name in given:
+        if name not in options:
+            raise TypeError(f"unknown option {name!r}; options: {', '.join(options)}")
 
 
 def parameter_array(

@@ -191,11 +191,11 @@ fault(
 
 fault(
     "an arm's own variance is explored though it is taken once",
-    "tests/unit/agents/test_once.py::test_without_kinds_every_policy_is_greedy[ts-gaussian]",
+    "tests/unit/agents/test_once.py::test_without_kinds_every_policy_is_greedy[core-ts-gaussian]",
     edit("mixts.families.rewards:RewardBelief.once", "OnceArms(self)", "self"),
 )
 fault(
     "what a row that is taken once says about the others is left out",
-    "tests/oracles/test_once.py::test_rows_by_conditioning[False-3]",
+    "tests/oracles/test_once.py::test_rows_by_conditioning[core-False-3]",
     edit("mixts.families._linear_rewards:OnceRows.taught", "np.log1p(self._left)", "0.0"),
 )

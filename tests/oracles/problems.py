@@ -14,7 +14,6 @@ from mixts import _program
 from tests.oracles import references
 
 COVARIANCE_TYPES = ("full", "tied", "diag", "spherical")
-WHOLE_HISTORY = 200  # rewards; longer histories go through the sequential reference
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +50,8 @@ class LinearProblem:
 
     @cached_property
     def reference(self) -> references.MixtureReference:
-        solve = (
-            references.whole_history if len(self.outcomes) <= WHOLE_HISTORY else references.kalman
-        )
+        short = len(self.outcomes) <= references.WHOLE_HISTORY
+        solve = references.whole_history if short else references.kalman
         components = [
             solve(mean, covariance, self.noise_std, self.actions, self.outcomes)
             for mean, covariance in zip(self.mean, full_covariances(self), strict=True)

@@ -26,6 +26,8 @@ import mpmath
 import numpy as np
 
 DIGITS = 50
+WHOLE_HISTORY = 60
+"""Longer histories go through `kalman`: the joint law takes the cube of the number of rewards."""
 Exact = Any  # numpy arrays of Decimal
 
 with mpmath.workdps(DIGITS + 10):
@@ -165,7 +167,7 @@ def gaussian_arm(
     mean: float, variance: float, noise_std: float, rewards: Any
 ) -> tuple[Decimal, Decimal, Decimal]:
     """One arm is a linear model with the feature 1."""
-    solve = whole_history if np.size(rewards) <= 200 else kalman
+    solve = whole_history if np.size(rewards) <= WHOLE_HISTORY else kalman
     answer = solve([mean], [[variance]], noise_std, np.ones((np.size(rewards), 1)), rewards)
     return answer.log_evidence, answer.mean[0], answer.covariance[0, 0]
 

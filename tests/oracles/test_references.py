@@ -30,7 +30,7 @@ def test_the_whole_history_is_the_multivariate_normal_density() -> None:
 
 
 def test_sequential_predictives_multiply_to_the_whole_history() -> None:
-    case = gaussian_case(2, 30)
+    case = gaussian_case(2, references.WHOLE_HISTORY)
     one, other = references.whole_history(*case), references.kalman(*case)
     for name in Reference.__dataclass_fields__:
         assert np.all(abs(getattr(one, name) - getattr(other, name)) < THIRTY_DIGITS)

@@ -306,6 +306,21 @@ def test_a_family_without_a_model_says_what_to_do() -> None:
         mixts.learn_prior(belief.statistics, 2)
 
 
+@pytest.mark.parametrize(
+    "family",
+    [
+        # Almost all mass at both ends: most quantiles are rounded to 1, as are most draws.
+        mixts.BernoulliArms([[0.1, 0.2], [0.03, 0.01]], [[0.3, 0.1], [0.01, 0.02]]),
+        # Half of the digits of a reward are those of its mean.
+        mixts.GaussianArms([[1e8, 1e8 + 1], [1e8 + 1, 0.0]], np.ones((2, 2)), 1.0),
+        mixts.LinearGaussian([[1e8, 1e8 + 1], [1e8 + 1, 1e8]], np.ones(2), 1.0, "spherical"),
+    ],
+    ids=["beta", "gaussian", "linear"],
+)
+def test_extreme_priors_pass(family: Any) -> None:
+    contracts.check_family(mixts.MixturePrior(family))
+
+
 def test_classes_of_the_library_pass() -> None:
     contracts.check_family(PRIOR)
     contracts.check_agent(lambda n_tasks, seed: mixts.MixTS(PRIOR, n_tasks, seed), PRIOR)

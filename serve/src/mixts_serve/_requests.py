@@ -56,9 +56,6 @@ PATHS: dict[type, str] = {
 RETRIED = frozenset({429, 503})
 """Responses that ask to try again later; all others are final."""
 
-GATEWAY = frozenset({502, 504})
-"""Responses of a proxy whose service is away."""
-
 FIRST_REST, LONGEST_REST = 0.25, 8.0
 """Longest pause before a client with a fallback asks again whether the service is back; it doubles,
 up to the second number, until a decision comes in time."""
@@ -400,7 +397,9 @@ class Requests(ABC):
         """Send an operation once; raise ``_AwayError`` if no final answer comes soon."""
         body, seconds = _encode(operation), self._patience
         outcome = yield Request("POST", PATHS[type(operation)], body, seconds, seconds)
-        if isinstance(outcome, Exception) or outcome.status_code in RETRIED | GATEWAY:
+        # A proxy whose service is away has a status of its own, such as 502, 504 or 520.
+        is_answered = not isinstance(outcome, Exception) and outcome.status_code < 500
+        if not is_answered or outcome.status_code in RETRIED:
             raise _AwayError(self._failure(outcome)[0])
         return _convert(_decode(outcome), kind)
 

@@ -465,7 +465,7 @@ def in_words(found: Agreements, names: Sequence[str] | None) -> str:
     """Return what was expected and earned, of all decisions and of the worst arm."""
     whole = found.whole
     words = (
-        f"of {whole.decisions:.0f} decisions it expected a mean reward of {whole.expected:.3g}, "
+        f"of {whole.decisions:,.0f} decisions it expected a mean reward of {whole.expected:.3g}, "
         f"and they earned {whole.earned:.3g}"
     )
     wrong = {arm: one for arm, one in found.arms.items() if one.wrong}
@@ -476,7 +476,7 @@ def in_words(found: Agreements, names: Sequence[str] | None) -> str:
         )
         name = f"arm {arm}" if names is None else repr(names[arm])
         words += (
-            f"; {name} alone was expected to earn {one.expected:.3g} in {one.decisions:.0f} "
+            f"; {name} alone was expected to earn {one.expected:.3g} in {one.decisions:,.0f} "
             f"decisions, and earned {one.earned:.3g}"
         )
     return words

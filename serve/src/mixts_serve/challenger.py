@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +27,6 @@ from mixts.extend import Array, Float
 from mixts_serve.agreement import Observed, read_history, taken_actions
 from mixts_serve.periodic import Periodic
 from mixts_serve.store import DecisionStore
-from mixts_serve.store.tables import Row
 from mixts_serve.versions import LoadedPrior
 
 MOST_TASKS = 50_000
@@ -42,8 +41,14 @@ _PIECE = 16
 _REST = 9.0
 """Pause after a piece, in times of its own duration: a tenth of a core at most."""
 
-_VERSIONS = "SELECT version, uploaded_at FROM priors ORDER BY version"
-_ACTIVATIONS = "SELECT version, at, share FROM activations ORDER BY seq"
+_WAITING = (
+    "SELECT MAX(version) FROM priors WHERE version NOT IN (SELECT version FROM activations) "
+    "AND uploaded_at > (SELECT COALESCE(MAX(at), 0) FROM activations WHERE share = 1)"
+)
+_BEFORE = (
+    "SELECT version FROM activations WHERE share = 1 AND version <> ? ORDER BY seq DESC LIMIT 1"
+)
+_BOTH_MADE = "SELECT MAX(uploaded_at) FROM priors WHERE version IN (?, ?)"
 _NEW_TASKS = "SELECT number FROM tasks WHERE number > ? AND first_at > ? ORDER BY number LIMIT ?"
 
 
@@ -76,10 +81,8 @@ def _log_evidence(prior: MixturePrior, histories: Sequence[History]) -> Float[Ar
     tasks = np.repeat(np.arange(len(histories)), [len(each.values) for each in histories])
     statistics.observe(tasks, statistics.observations(actions, values))
     prior.family.check_statistics(statistics)
-    with np.errstate(divide="ignore"):
-        log_weights = np.log(prior.weights)
     evidence = prior.condition(statistics).log_evidence
-    return np.asarray(np.logaddexp.reduce(log_weights + evidence, axis=1))
+    return np.asarray(np.logaddexp.reduce(prior.log_weights + evidence, axis=1))
 
 
 # -- the account ----------------------------------------------------------------------------------
@@ -139,27 +142,25 @@ def find_contest(store: DecisionStore) -> Contest | None:
     activated, and that was not withdrawn. If there is none, the active version goes on being
     compared with the one that was active before it.
     """
-    uploaded: dict[int, int] = dict(store.backend.query(_VERSIONS))
-    rows = store.backend.query(_ACTIVATIONS)
     deployment = store.deployment()
     if deployment is None:
         return None
     champion, challenger = deployment.version, deployment.canary
     if challenger is None:
-        challenger = waiting_version(uploaded, rows)
+        challenger = waiting_version(store)
     if challenger is None:
-        before = [version for version, _, share in rows if share == 1 and version != champion]
-        if not before:
+        before = store.backend.value(_BEFORE, (champion,))
+        if before is None:
             return None
-        champion, challenger = before[-1], champion
-    return Contest(champion, challenger, max(uploaded[champion], uploaded[challenger]))
+        champion, challenger = before, champion
+    since = store.backend.value(_BOTH_MADE, (champion, challenger))
+    return Contest(champion, challenger, since)
 
 
-def waiting_version(uploaded: Mapping[int, int], activations: Sequence[Row]) -> int | None:
+def waiting_version(store: DecisionStore) -> int | None:
     """Return the newest version that was uploaded since the last activation and never deployed."""
-    last = max((at for _, at, share in activations if share == 1), default=0)
-    tried = {version for version, _, _ in activations}
-    return max((v for v, at in uploaded.items() if at > last and v not in tried), default=None)
+    found: int | None = store.backend.value(_WAITING)
+    return found
 
 
 class Reading:

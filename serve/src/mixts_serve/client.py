@@ -61,8 +61,8 @@ class Client(Requests, Calls):
 
     Notes
     -----
-    With a fallback, a call is tried once. If the service does not answer, or refuses it as busy,
-    the client decides (``decision.policy`` is "fallback"; the digits 13 to 20 of its id are
+    With a fallback, a call is tried once. If the service does not answer, fails, or is busy, the
+    client decides (``decision.policy`` is "fallback"; the digits 13 to 20 of its id are
     ``fa11bacc``), and goes on to decide at once until a thread, or for ``AsyncClient`` a task, has
     found that the service is ready. ``prior_version`` is 0 for a prior of yours and for an arm,
     ``action`` is -1 for an arm whose index is not known. Such decisions, and rewards, which get a

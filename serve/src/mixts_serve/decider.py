@@ -34,13 +34,11 @@ from mixts_serve.rules import DEFAULT_EXPLORE, DEFAULT_POLICY, Policy, Rules
 from mixts_serve.store import DecisionStore
 from mixts_serve.store.base import (
     FIND_META,
-    HOLDBACK,
     TRIAL_KEY,
     Transaction,
-    parse_holdback,
 )
 from mixts_serve.store.tables import ActionSet
-from mixts_serve.trials import Sides
+from mixts_serve.trials import HoldbackTimes, Sides
 from mixts_serve.worth import Worth, WorthWatch
 from mixts_serve.writer import MAX_WORK, BatchWriter, Done
 
@@ -514,19 +512,15 @@ class Decider(Calls):
             self._trial_key = self._transact(lambda transaction: transaction.trial_key())
         else:
             self._trial_key = bytes.fromhex(known)
-        if prior is None:
-            self.rules.check(self.prior)
-        else:
+        if prior is not None:
             versions.check_decides(prior, self.policy)
-            self.rules.check(prior)
             self._transact(lambda transaction: self._activate_if_new(transaction, prior, force))
+        self.rules.check(self.prior)  # which has the arms that were added since
         if Promotion.of(self.store) != self.promotion:
             self._transact(self.promotion.keep)
-        held = 0.0 if self.rules.holdback is None else self.rules.holdback.share
-        if held != (parse_holdback(self.store.backend.value(FIND_META, (HOLDBACK,)))[0] or 0.0):
-            self._transact(
-                lambda transaction: transaction.note_holdback(held, transaction.now_us())
-            )
+        held = HoldbackTimes.of(self.store)
+        if held.after(self.rules.holdback, 0) != held:
+            self._transact(lambda transaction: HoldbackTimes.note(transaction, self.rules.holdback))
         if isinstance(self._seed, int | np.random.SeedSequence):
             life = self._transact(lambda transaction: transaction.begin_life())
             self._rng = _generator_of_life(self._seed, life)
@@ -538,8 +532,12 @@ class Decider(Calls):
             self._activate(transaction, version, prior)
 
     def _add_version(self, transaction: Transaction, prior: MixturePrior) -> tuple[int, bool]:
-        self._checked_shape(transaction, prior)
-        return transaction.add_prior(versions.logged_prior(prior, transaction.now_us()))
+        row = versions.logged_prior(prior, transaction.now_us())
+        transaction.shape()  # for its lock
+        # One that is known may have fewer arms than the tasks have by now.
+        if transaction.find_prior(row.digest) is None:
+            self._checked_shape(transaction, prior)
+        return transaction.add_prior(row)
 
     def _check_size(self, prior: MixturePrior) -> None:
         if self._max_numbers is not None:

@@ -17,15 +17,14 @@ import numpy as np
 from msgspec import Struct, json
 
 from mixts.errors import MixtsError, ParameterError
-from mixts.extend import Array
-from mixts_serve import lift
 from mixts_serve.challenger import ContestWatch, waiting_version
-from mixts_serve.lift import Difference, Sums
+from mixts_serve.lift import Difference, Lift
 from mixts_serve.records import Deployment, Pedigree
 from mixts_serve.store import DecisionStore
 from mixts_serve.store.base import LAST_ACTIVATION
 from mixts_serve.trials import CANARY, TREATED
 from mixts_serve.versions import LoadedPrior
+from mixts_serve.worth import Contrast, compare_rewards
 
 log = logging.getLogger("mixts_serve")
 
@@ -39,18 +38,9 @@ CANARY_DAYS = 14.0
 """Days after which it is promoted if it has not lost, however few tasks it had."""
 
 _NOTE = "promotion"
-_DAY_US = 86_400_000_000
+_DAY = 86_400.0
 
 _REFIT = "SELECT pedigree FROM priors WHERE version = ?"
-_VERSIONS = "SELECT version, uploaded_at FROM priors"
-_ACTIVATIONS = "SELECT version, at, share FROM activations ORDER BY seq"
-_SIDES = (
-    "SELECT d.side, CAST(COUNT(*) AS DOUBLE PRECISION), CAST(SUM(r.value) AS DOUBLE PRECISION), "
-    "CAST(SUM(ABS(r.value)) AS DOUBLE PRECISION) "
-    "FROM tasks t JOIN decisions d ON d.task = t.number JOIN rewards r ON r.decision = d.seq "
-    f"WHERE t.first_at >= ? AND d.at < ? AND d.side IN ('{TREATED}', '{CANARY}') "
-    "GROUP BY d.side, t.number"
-)
 _REST = 20.0
 """Pause after reading the sides, in times of its duration."""
 
@@ -117,28 +107,38 @@ class Trial(Struct, frozen=True):
     """A canary, and how its tasks compare with those of the active version."""
 
     deployment: Deployment
-    canary: Sums
-    others: Sums
-    reward: Difference | None
-    """Mean reward of a decision of the canary, compared with the others; None without tasks."""
+    rewards: Lift
+    """The canary's tasks, compared with the others that were born since it began."""
     days: float
-    """Days since it began."""
+    """Days since it began whose decisions are final."""
+
+    @property
+    def tasks(self) -> int:
+        """Number of the canary's tasks with a final reward."""
+        return self.rewards.treated.tasks
+
+    @property
+    def reward(self) -> Difference | None:
+        """Mean reward of a decision, compared; None while a side has no task."""
+        return self.rewards.per_decision
 
     @property
     def verdict(self) -> tuple[bool, str] | None:
         """Whether the canary is promoted, and why; None while it goes on.
 
         It is withdrawn when the interval of the difference is below zero, and promoted when it is
-        above zero, or after so many tasks or days.
+        above zero, or after so many tasks or days, unless no rewards tell anything.
         """
         direction = 0 if self.reward is None else self.reward.direction
         if direction < 0:
             return False, f"it earns less than version {self.deployment.version}: {self.words}"
         if direction > 0:
             return True, f"it earns more than version {self.deployment.version}: {self.words}"
-        if self.canary.tasks >= CANARY_TASKS:
-            return True, f"it has not lost in {self.canary.tasks:,} tasks: {self.words}"
+        if self.tasks >= CANARY_TASKS:
+            return True, f"it has not lost in {self.tasks:,} tasks: {self.words}"
         if self.days >= CANARY_DAYS:
+            if self.reward is None:
+                return False, f"no rewards tell in {CANARY_DAYS:g} days what it earns"
             return True, f"it has not lost in {CANARY_DAYS:g} days: {self.words}"
         return None
 
@@ -170,29 +170,11 @@ def read_trial(store: DecisionStore) -> Trial | None:
     deployment = store.deployment()
     if deployment is None or deployment.canary is None:
         return None
-    now = store.backend.now_us()
+    now, since = store.backend.now_us(), deployment.since
     final = store.final_until(now / 1e6)
-    until = now if final == math.inf else int(final * 1e6)
-    rows = store.backend.query(_SIDES, (deployment.since, until))
-    canary, others = (
-        sums_of(np.array([row[1:] for row in rows if row[0] == side]).reshape(-1, 3))
-        for side in (CANARY, TREATED)
-    )
-    found = lift.compare(others, canary).per_decision
-    return Trial(deployment, canary, others, found, (now - deployment.since) / _DAY_US)
-
-
-def sums_of(tasks: Array) -> Sums:
-    """Return the sums of one side; columns are decisions, rewards and their absolute values."""
-    if not len(tasks):
-        return Sums()
-    n, y, absolute = tasks.T
-    decision, task = y - y.sum() / n.sum() * n, y - y.mean()
-    return Sums(
-        len(tasks), int(n.sum()), float(y.sum()), float(absolute.sum()),
-        float((decision**2).sum()), float((decision**4).sum()),
-        float((task**2).sum()), float((task**4).sum()),
-    )  # fmt: skip
+    contrast = Contrast(((since, None),), TREATED, (CANARY,), only_new=True)
+    rewards = compare_rewards(store, contrast, final)
+    return Trial(deployment, rewards, max(min(now / 1e6, final) - since / 1e6, 0.0) / _DAY)
 
 
 class Promoter(ContestWatch):
@@ -240,18 +222,17 @@ class Promoter(ContestWatch):
             )  # fmt: skip
 
     def _begin(self, last: int) -> None:
-        """Deploy the refit that waits, if it passed its checks and has the evidence it needs."""
-        backend = self._store.backend
-        version = waiting_version(dict(backend.query(_VERSIONS)), backend.query(_ACTIVATIONS))
-        text = None if version is None else backend.value(_REFIT, (version,))
+        """Deploy the refit that waits, if it has the evidence it needs.
+
+        One that did not pass its checks has the wish that a person decides.
+        """
+        version = waiting_version(self._store)
+        text = None if version is None else self._store.backend.value(_REFIT, (version,))
         if version is None or not text:
             return  # nothing waits, or a person uploaded it and will activate it
         made = json.decode(text, type=Pedigree)
         wish = Promotion(made.promote or AT_ONCE, made.canary)
         if made.change != "refit" or wish.limit is None or wish.is_at_once:
-            return
-        origin = self._load(version).prior.origin
-        if origin is not None and origin.passed is False:
             return
         reason = "its refit passed its checks"
         if wish.limit:

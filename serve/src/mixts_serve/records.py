@@ -252,12 +252,13 @@ class Erased(Struct, frozen=True):
     tasks : int
         Number of tasks that were known, and are erased.
     decisions : int
-        Number of their decisions in the log.
+        Number of their decisions that are erased: from the log and, if ``mixts store erase`` got
+        an ``--archive``, from its files.
     unknown : int
         Number of names of which the store knows nothing.
     archived : int
-        Number of their decisions that were archived before: they are in files outside the store,
-        from which ``mixts store erase --archive`` erases them.
+        Number of their decisions that were archived and are not erased: they are in files outside
+        the store, from which ``mixts store erase --archive`` erases them.
     overwritten : bool
         False if a long read, such as an export, keeps the file's log from being emptied: the
         erased rows cannot be read any more, but their bytes are there until the next erasure.

@@ -22,7 +22,7 @@ from mixts.learning import (
     refit as learn_on,
 )
 from mixts_serve.data_check import check_days
-from mixts_serve.promotion import Promotion
+from mixts_serve.promotion import ASK, Promotion
 from mixts_serve.records import Pedigree
 from mixts_serve.refitter import RefitNote, set_note
 from mixts_serve.rules import DEFAULT_POLICY, Policy
@@ -37,13 +37,17 @@ FEWEST_TASKS = 50
 """With fewer tasks the number of components stays as it is."""
 FEWEST_COMPARED = 10
 """With fewer new tasks the prior is not compared with the one in force."""
+ENOUGH_COMPARED = 100
+"""With fewer tasks since the last refit, earlier ones that the prior in force has not seen count,
+too: after a refusal a few new tasks alone would let the same prior pass."""
 MOST_NEW = 3
 """Largest number of new components."""
 MOST_COMPARED = 5_000
 """Largest number of tasks from which numbers of components are learned to compare them: the newest.
 The chosen number is then learned from all tasks."""
 LEAST_GAIN = 0.005
-"""Least gain of a task's log evidence for a new component, which costs time in every decision."""
+"""Least gain of a task's log evidence for a new component, which costs time in every decision, and
+least difference that makes a prior better or worse than the one in force."""
 LEAST_OF_KIND = 4.0
 """Least number of tasks of a new component: fewer are no kind."""
 PARENT = "the prior in force"
@@ -158,6 +162,9 @@ def refit(
     """
     if window is not None:
         window = checks.positive_number(window, "window")
+    if root_tasks is not None:
+        root_tasks = checks.positive_number(root_tasks, "root_tasks")
+    seed = checks.count(seed, "seed", least=0)
     wish = Promotion.of(store)
     if promote is not None:
         wish = Promotion.checked(promote, wish.canary)
@@ -196,7 +203,13 @@ def _refit(store: DecisionStore, request: _Request) -> Refit:
         root_tasks = last.root_tasks
     excluded = _excluded(request.exclude, last)
     active = lineage.load(lineage.active)
-    snapshot = Snapshot.of(store, active, excluded)
+    try:
+        snapshot = Snapshot.of(store, active, excluded)
+    except StoreError:
+        now = Lineage.of(store)
+        if now.active == lineage.active:
+            raise
+        return now.unchanged("the prior or its arms were changed meanwhile")
     days = tuple(map(str, excluded))
     state = (snapshot.rewards, days, request.window, root_tasks)
     if last is not None and state == (last.rewards, last.excluded, last.asked, last.root_tasks):
@@ -204,37 +217,45 @@ def _refit(store: DecisionStore, request: _Request) -> Refit:
     if not snapshot.statistics.n_observations.any():
         return lineage.unchanged("there are no rewards to learn from")
     root = lineage.carried(lineage.load(lineage.root).prior, active.prior)
+    if root.origin is None and root_tasks is None:
+        raise ParameterError(
+            f"version {lineage.root} of the prior does not say from how many tasks it was learned: "
+            "give the number that it counts for (--root-tasks 50; later refits keep it)"
+        )
     checked = 0 if last is None else last.checked_until
     health = check_days(store, snapshot, active.prior, excluded, checked)
     if health.findings and not request.force:
         raise LogsError(health.sentence)
+    last_task = 0 if last is None else last.last_task
     learning = Learning(
-        root, active.prior, snapshot, last, root_tasks, request.seed, request.window
-    )
+        root, active.prior, snapshot, last_task, lineage.learned_until, root_tasks,
+        request.seed, request.window,
+    )  # fmt: skip
     learned = learning.learned()
     check_decides(learned.prior, Policy(DEFAULT_POLICY))
+    passed = request.force or learned.passed
+    wish = request.wish if passed else Promotion(ASK)
     pedigree = Pedigree(
         change="refit", parent=lineage.active, root=lineage.root, tasks=len(snapshot.numbers),
         rewards=snapshot.rewards, last_decision=snapshot.last_decision,
         last_task=int(snapshot.numbers.max(initial=0)), checked_until=health.checked_until,
         excluded=days, root_tasks=root_tasks, seed=request.seed, mixts=__version__,
-        promote=request.wish.rule, canary=request.wish.canary, asked=request.window,
+        promote=wish.rule, canary=wish.canary, asked=request.window,
         window=learned.window,
         kinds=learned.matched.sentence, arms=_arms(active.prior, learned.prior),
         verdict=learned.verdict,
     )  # fmt: skip
-    passed = request.force or learned.passed
-    activates = passed and request.wish.is_at_once
     version = store.backend.transact(
-        lambda t: _write(t, lineage, learned.prior, pedigree, activates)
+        lambda t: _write(t, lineage, learned.prior, pedigree, wish.is_at_once)
     )
     if version is None:
-        return lineage.unchanged("another prior or another refit came first")
+        return Lineage.of(store).unchanged("another prior or another refit came first")
     return Refit(
-        status="activated" if activates else "uploaded" if passed else "refused",
+        status="activated" if wish.is_at_once else "uploaded" if passed else "refused",
         version=version, parent=lineage.active, root=lineage.root, tasks=pedigree.tasks,
-        new_tasks=pedigree.tasks - (0 if last is None else last.tasks), kinds=pedigree.kinds,
-        arms=pedigree.arms, verdict=learned.verdict, excluded=days, window=learned.window,
+        new_tasks=int((snapshot.numbers > last_task).sum()),
+        kinds=pedigree.kinds, arms=pedigree.arms, verdict=learned.verdict, excluded=days,
+        window=learned.window,
     )  # fmt: skip
 
 
@@ -298,6 +319,20 @@ class Lineage:
         ]
         return refits[-1] if refits else None
 
+    @property
+    def learned(self) -> int:
+        """The version that the active one is, but for changes of its arms."""
+        version = self.active
+        while (made := self.pedigrees[version]) is not None and made.change == "arms":
+            version = made.parent
+        return version
+
+    @property
+    def learned_until(self) -> int:
+        """Number of the last task that the active version was learned from; 0: none is known."""
+        made = self.pedigrees[self.learned]
+        return 0 if made is None else made.last_task
+
     def load(self, version: int) -> LoadedPrior:
         """Return a version of the prior."""
         body = self.store.prior_body(version)
@@ -343,7 +378,7 @@ def _write(
     """
     shape = transaction.shape()
     now = Lineage.of(before.store)
-    if now.root != before.root or now.last_refit != before.last_refit:
+    if (now.learned, now.last_refit) != (before.learned, before.last_refit):
         return None
     if now.active != before.active:  # its arms were changed
         prior = before.carried(prior, now.load(now.active).prior)
@@ -385,7 +420,10 @@ class Learning:
     root: MixturePrior
     active: MixturePrior
     snapshot: Snapshot
-    last: Pedigree | None = None
+    last_task: int = 0
+    """Number of the last task by the last refit."""
+    learned_until: int = 0
+    """Number of the last task that the prior in force was learned from."""
     root_tasks: float | None = None
     seed: int = 1
     window: float | None = None
@@ -396,8 +434,10 @@ class Learning:
         n_held = min(int(HELD_OUT * len(order)), MOST_HELD_OUT)
         plan = _Plan() if len(order) < FEWEST_TASKS else self.chosen(order[:-n_held], n_held)
         # Only tasks that the prior in force was not learned from can compare it.
-        seen = 0 if self.last is None else self.last.last_task
-        n_new = min(int((self.snapshot.numbers[order] > seen).sum()), n_held)
+        numbers = self.snapshot.numbers[order]
+        n_unseen = int((numbers > self.learned_until).sum())
+        n_new = max(int((numbers > self.last_task).sum()), min(n_unseen, ENOUGH_COMPARED))
+        n_new = min(n_new, n_unseen, n_held)
         fresh = self.snapshot.statistics[order[len(order) - n_new :]]
         candidate = self.on(order[: len(order) - n_new], plan) if n_new else self.root
         evidence = Evidence(
@@ -406,6 +446,7 @@ class Learning:
                 PARENT: mixture_evidence(self.active, fresh),
             },
             np.asarray(fresh.n_observations),
+            LEAST_GAIN,
         )
         passed = n_new < FEWEST_COMPARED or evidence.verdict(PARENT) != "worse"
         verdict = evidence.comparison(PARENT)

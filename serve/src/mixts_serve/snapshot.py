@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from functools import partial, reduce
 from itertools import islice
 
@@ -63,7 +63,7 @@ class Days:
     @property
     def ids(self) -> tuple[bytes, bytes]:
         """Bounds of the ids of decisions of these days, which begin with the time."""
-        return first_id(start_of(self.first)), first_id(start_of(self.last + timedelta(days=1)))
+        return first_id(start_of(self.first)), first_id(start_of(self.last) + DAY_US)
 
 
 def start_of(day: date) -> int:

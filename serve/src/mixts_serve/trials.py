@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, json
 
 from mixts import Greedy, MixturePrior
 from mixts.agents import Offer
@@ -28,7 +28,9 @@ NO_TRIAL = ""
 BESTSELLER, UNIFORM, FIXED = "bestseller", "uniform", "fixed"
 """Baselines, and the policies of their decisions in the log."""
 
-_ARM = "arm:"
+ARM = "arm:"
+
+_NOTE = "holdback"
 
 
 def place(key: bytes, purpose: str, task: str) -> float:
@@ -60,7 +62,7 @@ class Holdback(Struct, frozen=True):
                 "holdback=0.05 (mixts serve --holdback 5%)"
             )
         name = BESTSELLER if baseline is None else baseline
-        is_arm = isinstance(name, str) and name.startswith(_ARM) and name != _ARM
+        is_arm = isinstance(name, str) and name.startswith(ARM) and name != ARM
         if name not in (BESTSELLER, UNIFORM) and not is_arm:
             raise ParameterError(
                 "baseline must be 'bestseller', 'uniform', or 'arm:' and the name of an arm, got "
@@ -71,13 +73,13 @@ class Holdback(Struct, frozen=True):
     @property
     def policy(self) -> str:
         """Name of the baseline in the log."""
-        return FIXED if self.baseline.startswith(_ARM) else self.baseline
+        return FIXED if self.baseline.startswith(ARM) else self.baseline
 
     def arm(self, prior: MixturePrior) -> int | None:
         """Return the fixed arm; None for other baselines. Raise if the prior has no such arm."""
         if self.policy != FIXED:
             return None
-        name, names = self.baseline.removeprefix(_ARM), prior.arm_names
+        name, names = self.baseline.removeprefix(ARM), prior.arm_names
         if names is None or name not in names:
             known = "the prior names no arms" if names is None else f"arms: {', '.join(names)}"
             raise ParameterError(
@@ -85,6 +87,46 @@ class Holdback(Struct, frozen=True):
                 f"({known}): give another --baseline"
             )
         return names.index(name)
+
+
+class HoldbackTimes(Struct, frozen=True):
+    """When the holdback that was on last was on: only then do both sides live at the same time.
+
+    Another share or another baseline begins anew. Rewards change with time, and a share that
+    changed would compare the rewards of one time with those of another.
+    """
+
+    holdback: Holdback | None = None
+    """None if there never was one."""
+    spans: tuple[tuple[int, int | None], ...] = ()
+    """Begin and end of each time, in microseconds since 1970; the last has no end if it is on."""
+
+    @classmethod
+    def of(cls, source: Any) -> HoldbackTimes:
+        """Return what a store, or a transaction, has noted."""
+        text = source.note(_NOTE)
+        return cls() if text is None else json.decode(text, type=cls)
+
+    @classmethod
+    def note(cls, transaction: Any, holdback: Holdback | None) -> None:
+        """Note that a decider with this holdback, or with none, decides from now on."""
+        now = cls.of(transaction).after(holdback, transaction.now_us())
+        transaction.set_note(_NOTE, json.encode(now).decode())
+
+    @property
+    def is_on(self) -> bool:
+        """Whether tasks are held back at present."""
+        return bool(self.spans) and self.spans[-1][1] is None
+
+    def after(self, holdback: Holdback | None, now: int) -> HoldbackTimes:
+        """Return the times after a decider with this holdback, or with none, has started."""
+        if holdback is None:
+            if not self.is_on:
+                return self
+            return HoldbackTimes(self.holdback, (*self.spans[:-1], (self.spans[-1][0], now)))
+        if holdback != self.holdback:
+            return HoldbackTimes(holdback, ((now, None),))
+        return self if self.is_on else HoldbackTimes(holdback, (*self.spans, (now, None)))
 
 
 class Sides(Struct, frozen=True):

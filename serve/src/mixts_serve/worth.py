@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -15,14 +16,11 @@ from mixts_serve import lift
 from mixts_serve.lift import Lift, Sums
 from mixts_serve.periodic import Periodic
 from mixts_serve.store import DecisionStore
-from mixts_serve.store.base import FIND_META, HOLDBACK, parse_holdback
-from mixts_serve.trials import CANARY, CONTROL, TREATED
+from mixts_serve.trials import CANARY, CONTROL, TREATED, HoldbackTimes
 
 MOST_METRICS = 10
 """Metrics that are compared: the most frequent ones."""
 
-_LAST_DECISIONS = 1000
-"""Decisions that are looked at to tell whether a trial is on."""
 _REST = 20.0
 """Pause after reading, in times of its duration: the watch takes a twentieth of a core at most."""
 POLL_SECONDS = 10.0
@@ -34,7 +32,7 @@ _SIDES = """
     WITH t AS (
         SELECT d.task AS task, CASE WHEN d.side = ? THEN 1 ELSE 0 END AS base,
             CAST(COUNT(*) AS DOUBLE PRECISION) AS n, SUM({value}) AS y, SUM(ABS({value})) AS size
-        FROM decisions d {joined} WHERE d.side IN (?, ?, ?) AND d.at < ? {filter} GROUP BY 1, 2
+        FROM decisions d {joined} WHERE {counted} GROUP BY 1, 2
     ), s AS (
         SELECT base, SUM(y) / SUM(n) AS per_decision, AVG(y) AS per_task FROM t GROUP BY base
     ), e AS (
@@ -47,85 +45,103 @@ _SIDES = """
     FROM e GROUP BY base
 """
 """Sums of ``lift.Sums`` by side, over sums by task: n decisions with rewards of y together."""
-_BORN = " AND d.task IN (SELECT number FROM tasks WHERE first_at >= ?)"
-_REWARDED = "JOIN rewards r ON r.decision = d.seq AND r.late = 0"
-_MEASURED = f"{_REWARDED} LEFT JOIN metrics m ON m.decision = d.seq AND m.name = ?"
-_SHOWN = (
-    "LEFT JOIN rewards r ON r.decision = d.seq AND r.late = 0 "
-    "LEFT JOIN activated a ON a.decision = d.seq"
-)
-_RECENT = (
-    "SELECT 1 FROM (SELECT side FROM decisions ORDER BY seq DESC LIMIT ?) d WHERE side = ? LIMIT 1"
-)
+_BORN = "d.task IN (SELECT number FROM tasks WHERE first_at >= ?)"
 _NAMES = "SELECT name FROM metrics GROUP BY name ORDER BY COUNT(*) DESC, name LIMIT ?"
-_BASELINE = "SELECT policy FROM decisions WHERE side = ? ORDER BY seq DESC LIMIT 1"
 
 
 class Contrast(Struct, frozen=True):
-    """The sides that are compared, and which of their tasks."""
+    """The sides that are compared, and which of their decisions."""
 
+    spans: tuple[tuple[int, int | None], ...]
+    """Times of the decisions, from a begin to before an end, in microseconds since 1970."""
     control: str = CONTROL
-    treated: tuple[str, str] = (TREATED, CANARY)
-    born_since: int = 0
-    """Only tasks whose first decision is not older, in microseconds since 1970."""
+    treated: tuple[str, ...] = (TREATED, CANARY)
+    only_new: bool = False
+    """Whether only tasks count whose first decision came after the first begin."""
 
 
-SERVICE = Contrast()
-"""All that the service decides, against the tasks that are held back."""
+class _Value(NamedTuple):
+    """A number of each decision that is compared."""
+
+    sql: str
+    joined: str
+    names: tuple[str, ...] = ()
+    """Parameters of what is joined."""
+    condition: str = ""
+
+
+_REWARDED = "JOIN rewards r ON r.decision = d.seq AND r.late = 0"
+_REWARD = _Value("r.value", _REWARDED)
+_HAS_REWARD = _Value(
+    "CAST(CASE WHEN r.value IS NULL THEN 0 ELSE 1 END AS DOUBLE PRECISION)",
+    f"LEFT {_REWARDED} LEFT JOIN activated a ON a.decision = d.seq",
+    condition="(d.deferred = 0 OR a.at IS NOT NULL)",
+)
+
+
+def _metric(name: str) -> _Value:
+    joined = f"{_REWARDED} LEFT JOIN metrics m ON m.decision = d.seq AND m.name = ?"
+    return _Value("COALESCE(m.value, 0.0)", joined, (name,))
 
 
 class Worth(Struct, frozen=True):
     """The lift of the service over the baseline, and what else differs."""
 
     baseline: str
-    """Policy of the last decision that was held back."""
+    """How the control group is decided: "bestseller", "uniform", or "arm:" and a name."""
+    share: float
+    """Share of the tasks that is held back."""
+    since: float
+    """Time from which on decisions count, in seconds since 1970."""
     until: float
-    """Time before which decisions count, in seconds since 1970; infinite: all with a reward."""
+    """Time before which they count; infinite: all with a reward."""
     rewards: Lift
     metrics: dict[str, Lift]
     """By name; a decision without the metric counts as 0."""
-    share: float | None
-    """Share of the tasks that is held back at present; None if no decider has told it."""
     warnings: tuple[str, ...] = ()
     """What makes the comparison doubtful."""
+    ended: float | None = None
+    """Time at which the holdback was ended; None while it is on."""
 
 
 def read_worth(store: DecisionStore, now: float | None = None) -> Worth | None:
     """Return the lift of a store, at a time; None if nothing was ever held back."""
-    baseline = store.backend.value(_BASELINE, (CONTROL,))
-    if baseline is None:
+    times = HoldbackTimes.of(store)
+    if times.holdback is None:
         return None
     until = store.final_until(store.now() if now is None else now)
     names = [name for (name,) in store.backend.query(_NAMES, (MOST_METRICS,))]
-    share, since = parse_holdback(store.backend.value(FIND_META, (HOLDBACK,)))
+    contrast, share = Contrast(times.spans), times.holdback.share
+    (since, _), (_, ended) = times.spans[0], times.spans[-1]
     return Worth(
-        baseline, until, compare_rewards(store, SERVICE, until),
-        {name: _compared(store, SERVICE, until, _MEASURED, _METRIC, name) for name in names},
-        share, _warnings(store, share, since, until == math.inf),
+        times.holdback.baseline, share, since / _SECOND, until,
+        compare_rewards(store, contrast, until),
+        {name: _compared(store, contrast, until, _metric(name)) for name in names},
+        _warnings(store, times, share, until == math.inf),
+        None if ended is None else ended / _SECOND,
     )  # fmt: skip
 
 
 def compare_rewards(store: DecisionStore, contrast: Contrast, until: float) -> Lift:
     """Compare the rewards of two sides: of the decisions before ``until`` that have one."""
-    return _compared(store, contrast, until, _REWARDED, "r.value")
+    return _compared(store, contrast, until, _REWARD)
 
 
-_METRIC = "COALESCE(m.value, 0.0)"
-_HAS_REWARD = "CAST(CASE WHEN r.value IS NULL THEN 0 ELSE 1 END AS DOUBLE PRECISION)"
-
-
-def _compared(
-    store: DecisionStore, contrast: Contrast, until: float, joined: str, value: str, *names: str
-) -> Lift:
-    """Compare the sums of a value of decisions; ``names`` are parameters of what is joined."""
-    filter = " AND (d.deferred = 0 OR a.at IS NOT NULL)" * (joined == _SHOWN)
-    end = _NEVER if until == math.inf else int(until * _SECOND)
+def _compared(store: DecisionStore, contrast: Contrast, until: float, value: _Value) -> Lift:
+    """Compare the sums of a value of decisions."""
     sides = (contrast.control, *contrast.treated)
-    parameters = [contrast.control, *names, *sides, end]
-    if contrast.born_since:
-        filter += _BORN
-        parameters.append(contrast.born_since)
-    sql = _SIDES.format(value=value, joined=joined, filter=filter)
+    conditions = [f"d.side IN ({', '.join('?' * len(sides))})"]
+    parameters: list[str | int] = [contrast.control, *value.names, *sides]
+    final = _NEVER if until == math.inf else int(until * _SECOND)
+    conditions.append(f"({' OR '.join(['d.at >= ? AND d.at < ?'] * len(contrast.spans))})")
+    for begin, end in contrast.spans:
+        parameters += [begin, final if end is None else min(end, final)]
+    if contrast.only_new:
+        conditions.append(_BORN)
+        parameters.append(contrast.spans[0][0])
+    if value.condition:
+        conditions.append(value.condition)
+    sql = _SIDES.format(value=value.sql, joined=value.joined, counted=" AND ".join(conditions))
     found = {
         bool(base): Sums(int(tasks), int(decisions), *map(float, sums))
         for base, tasks, decisions, *sums in store.backend.query(sql, parameters)
@@ -134,14 +150,14 @@ def _compared(
 
 
 def _warnings(
-    store: DecisionStore, share: float | None, since: int, waits_for_ever: bool
+    store: DecisionStore, times: HoldbackTimes, share: float, waits_for_ever: bool
 ) -> tuple[str, ...]:
     """Return what makes a comparison doubtful, in words."""
     found = []
-    # A changed share moves old tasks to other sides: only those born since tell the new one.
-    shown = _compared(store, Contrast(born_since=since), math.inf, _SHOWN, _HAS_REWARD)
+    # Older tasks may have been on another side under another share.
+    shown = _compared(store, Contrast(times.spans, only_new=True), math.inf, _HAS_REWARD)
     control, treated = shown.control.tasks, shown.treated.tasks
-    if share and lift.mismatch(control, treated, share) >= lift.MISMATCH:
+    if lift.mismatch(control, treated, share) >= lift.MISMATCH:
         found.append(
             f"{control:,} of {control + treated:,} tasks are held back, which is "
             f"{control / (control + treated):.2%} and not {share:.2%}: chance does this in fewer "
@@ -168,12 +184,12 @@ class WorthWatch(Periodic):
         super().__init__(POLL_SECONDS / 2)
         self._store = store
         self.worth: Worth | None = None
-        """What was read last; None if nothing was held back lately."""
+        """What was read last; None while nothing is held back."""
 
     def work(self) -> float:
-        """Read the lift if one of the last decisions was held back, and rest."""
+        """Read the lift if tasks are held back, and rest."""
         started = time.monotonic()
-        is_on = self._store.backend.value(_RECENT, (_LAST_DECISIONS, CONTROL)) is not None
+        is_on = HoldbackTimes.of(self._store).is_on
         self.worth = read_worth(self._store) if is_on else None
         return max(self.pause(), _REST * (time.monotonic() - started))
 

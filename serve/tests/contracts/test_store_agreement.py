@@ -188,6 +188,7 @@ def test_arms_of_a_later_version_do_not_disturb_an_earlier_one(
     assert [one is not None and one.whole.decisions for one in found] == [1, 1]
 
 
+@pytest.mark.parametrize("address", ["sqlite"], indirect=True)  # threads share the watch
 def test_pages_may_read_while_the_watch_bets(store: DecisionStore, clock: list[float]) -> None:
     n_arms = 60
     with Decider(mixts.MixturePrior(mixts.BernoulliArms.uniform(n_arms)), store, seed=1) as d:

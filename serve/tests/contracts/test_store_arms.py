@@ -51,6 +51,18 @@ def test_a_repeated_change_changes_nothing(store: DecisionStore) -> None:
         assert decider.change_arms(retire=["b"]).version == 2
 
 
+def test_a_restart_with_the_first_prior_keeps_arms_that_were_added(store: DecisionStore) -> None:
+    with Decider(named(), store) as decider:
+        decider.change_arms(add=["d"])
+    with Decider(named(), store) as decider:
+        assert decider.prior_version == 2
+        assert [arm.name for arm in decider.arms().arms] == ["a", "b", "c", "d"]
+        with pytest.raises(errors.MixtsError, match="no fewer arms"):
+            decider.activate_prior(1)
+    with Decider(named(), store, holdback=0.1, baseline="arm:d") as decider:
+        assert decider.prior_version == 2
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from mixts_serve import Decide, Decider, Decision, DecisionStore, Receipt, writer
 from mixts_serve.records import Result
 from mixts_serve.rules import DEFAULT_EXPLORE
+from mixts_serve.store.base import Transaction
 from mixts_serve.store.rebuild import rebuild
 from msgspec.structs import replace
 
@@ -29,6 +31,25 @@ def test_a_decision_carries_what_was_promised(store: DecisionStore) -> None:
     assert (row.prior_version, row.value) == (1, None)
     assert decision.arm is None
     assert not decision.repeated
+
+
+def test_a_decider_waits_for_another_thread_that_writes(store: DecisionStore) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def write(transaction: Transaction) -> None:
+        begun.set()
+        assert may_end.wait(60)
+        transaction.set_note("refit", "done")
+
+    with Decider(arms(), store) as decider, ThreadPoolExecutor() as pool:
+        other = pool.submit(store.backend.transact, write)
+        assert begun.wait(60)
+        made = pool.submit(decider.decide, "ada")
+        assert wait([made], timeout=0.1).not_done
+        may_end.set()
+        other.result(60)
+        assert made.result(60).task == "ada"
+    assert store.note("refit") == "done"
 
 
 def test_arms_have_their_names(store: DecisionStore) -> None:

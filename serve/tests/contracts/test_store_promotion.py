@@ -189,16 +189,57 @@ def test_a_canary_that_loses_is_withdrawn_and_others_are_promoted(
         assert decider.trial() is None or not final
 
 
-def test_few_tasks_promote_a_canary_after_a_time(store: DecisionStore, clock: list[float]) -> None:
+@pytest.mark.parametrize(("n_tasks", "final"), [(20, 1.0), (0, 0.0)], ids=["few", "none"])
+def test_few_tasks_promote_a_canary_after_a_time_and_none_withdraw_it(
+    store: DecisionStore, clock: list[float], n_tasks: int, final: float
+) -> None:
     with Decider(right(), store, policy="ts", seed=1) as decider:
         version = refitted(decider, arms(2), "refit", 0.5)
         judge(decider)
+        serve_tasks(decider, "a", n_tasks, first_arm_earns)
         clock[0] += 13 * 86_400
         judge(decider)
         assert len(deployed(store)) == 2
         clock[0] += 86_400
         judge(decider)
+        assert deployed(store)[2:] == [(version, final, True)]
+
+
+@pytest.mark.parametrize("days", [14.0, 30.0])
+def test_a_canary_is_not_promoted_before_its_rewards_are_final(
+    store: DecisionStore, clock: list[float], days: float
+) -> None:
+    """Its 14 days are days of decisions that count: they end when the windows of these end."""
+    options = {"reward_window": 86_400 * days, "default_reward": 0.0}
+    with Decider(right(), store, policy="ts", seed=1, **options) as decider:  # type: ignore[arg-type]
+        version = refitted(decider, arms(2), "refit", 0.5)
+        judge(decider)
+        serve_tasks(decider, "a", 20, first_arm_earns)
+        clock[0] += 86_400 * (14 + days) - 60
+        serve_tasks(decider, "b", 20, first_arm_earns)
+        while decider.end_windows():
+            pass
+        judge(decider)
+        assert len(deployed(store)) == 2
+        clock[0] += 120
+        judge(decider)
         assert deployed(store)[2:] == [(version, 1.0, True)]
+
+
+def test_a_reward_that_came_too_late_says_nothing_of_a_canary(
+    store: DecisionStore, clock: list[float]
+) -> None:
+    with Decider(right(), store, policy="ts", seed=1, reward_window=600.0) as decider:
+        decider.start_canary(decider.upload_prior(arms(2)), 0.5)
+        clock[0] += 1
+        made = decider.decide_many([Decide(f"a {i}") for i in range(40)])
+        sent = [Reward(one.id, 1.0) for one in made if isinstance(one, Decision)]
+        decider.reward_many(sent[:20])
+        clock[0] += 700
+        decider.reward_many(sent[20:])
+        trial = read_trial(store)
+        assert trial is not None
+        assert trial.rewards.treated.decisions + trial.rewards.control.decisions == 20
 
 
 def test_refits_follow_the_settings_of_the_service(

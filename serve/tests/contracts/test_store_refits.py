@@ -6,13 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from mixts_serve import Decide, Decider, DecisionStore, Reward, refit
+from mixts_serve import Decide, Decider, DecisionStore, Reward, refit, refits
 from mixts_serve.refits import Learning, Lineage
 from mixts_serve.refitter import note_of
 from mixts_serve.snapshot import Days, Snapshot
+from mixts_serve.store.archive import erase
 
 import mixts
 from mixts import errors
+from mixts.families import Statistics
 from mixts.learning import refit_prior
 from mixts.origin import Origin
 from serve.tests.contracts.stores import Opener, set_clock
@@ -86,14 +88,17 @@ def test_changes_of_arms_are_carried_over(store: DecisionStore) -> None:
         refit(store)
         decider.change_arms(add=["gift"], retire=["call"], rename={"mail": "letter"})
         _play(decider, "b", 60, 2)
-        decider.reward(decider.decide("b1", mask=["gift"]).id, 1.0)
+        assert refit(store).arms == ""  # too few tasks have tried the gift
+        assert decider.prior.arms.new.tolist() == [False, False, False, True]
+        for i in range(25):
+            decider.reward(decider.decide(f"b{i}", mask=["gift"]).id, 1.0)
         done = refit(store)
         assert done.arms == "learned from data for the first time: 'gift'"
         assert decider.prior.arm_names == ("letter", "call", "visit", "gift")
         assert decider.prior.arms.retired.tolist() == [False, True, False, False]
         assert not decider.prior.arms.new.any()
         made = [row.pedigree and row.pedigree.change for row in store.priors()]
-        assert made == [None, "refit", "arms", "refit"]
+        assert made == [None, "refit", "arms", "refit", "refit"]
 
 
 def test_an_uploaded_prior_is_a_new_root(store: DecisionStore) -> None:
@@ -160,6 +165,27 @@ def test_days_of_wrong_data_are_refused(
         assert refit(store).excluded == ("2023-11-23..2023-11-24",)
 
 
+def test_days_are_checked_after_a_clock_was_ahead(
+    store: DecisionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_700_006_400.0]  # 2023-11-15
+    set_clock(monkeypatch, lambda: int(now[0] * 1e6))
+    with Decider(_prior(), store, seed=1) as decider:
+        for day in range(8):
+            _play(decider, f"{day} ", 25, day, 2)
+            now[0] += DAY
+        now[0] += 3650 * DAY
+        assert refit(store).status == "activated"
+        now[0] -= 3650 * DAY
+        _play(decider, "right ", 25, 8, 2)
+        refit(store)
+        now[0] += DAY
+        _play(decider, "wrong ", 25, 9, 2, outcome=lambda _: 0.0)
+        now[0] += DAY
+        with pytest.raises(errors.LogsError, match="2023-11-24: the mean reward"):
+            refit(store)
+
+
 def test_a_prior_that_predicts_worse_is_not_activated(store: DecisionStore) -> None:
     with Decider(_prior(n_tasks=20.0), store, seed=1) as decider:
         _play(decider, "old", 80, 1, 8, rates=1 - RATES)
@@ -172,6 +198,61 @@ def test_a_prior_that_predicts_worse_is_not_activated(store: DecisionStore) -> N
         origin = mixts.MixturePrior.from_bytes(body).origin
         assert origin is not None
         assert (origin.passed, origin.verdict) == (False, done.verdict)
+    pedigree = store.priors()[-1].pedigree
+    assert pedigree is not None
+    assert pedigree.promote == "ask"  # whatever was wished for: only a person may activate it
+
+
+@pytest.mark.parametrize(("loss", "status"), [(0.004, "activated"), (0.006, "refused")])
+def test_a_slight_loss_is_no_reason_to_refuse(
+    store: DecisionStore, monkeypatch: pytest.MonkeyPatch, loss: float, status: str
+) -> None:
+    def evidence(prior: mixts.MixturePrior, tasks: Statistics) -> np.ndarray:
+        is_active = np.array_equal(prior.family.parameter_means(), means)
+        return np.full(len(tasks), 0.0 if is_active else -loss)
+
+    with Decider(_prior(), store, seed=1) as decider:
+        _play(decider, "a", 60, 1)
+        means = decider.prior.family.parameter_means()
+        monkeypatch.setattr(refits, "mixture_evidence", evidence)
+        assert refit(store).status == status
+
+
+def test_a_refused_prior_is_not_activated_by_the_next_refit(store: DecisionStore) -> None:
+    with Decider(_prior(n_tasks=20.0), store, seed=1) as decider:
+        _play(decider, "old", 80, 1, 8, rates=1 - RATES)
+        _play(decider, "new", 20, 2, 8)
+        assert refit(store).status == "refused"
+        _play(decider, "few", 5, 3, 8)
+        again = refit(store)
+        assert (again.status, again.new_tasks, decider.prior_version) == ("refused", 5, 1)
+        assert "predicts 21 held-out tasks worse" in again.verdict
+        decider.change_arms(add=["gift"])
+        _play(decider, "fewer", 2, 4, 8)
+        assert refit(store).status == "refused"
+        assert decider.prior.arm_names == ("mail", "call", "visit", "gift")
+
+
+def test_only_tasks_since_the_prior_in_force_compare_it(store: DecisionStore) -> None:
+    with Decider(_prior(), store, seed=1) as decider:
+        _play(decider, "a", 60, 1)
+        refit(store)
+        decider.change_arms(add=["gift"])
+        _play(decider, "b", 4, 2)
+        done = refit(store)
+        assert (done.new_tasks, done.verdict[:16]) == (4, "4 held-out tasks")
+
+
+def test_erased_tasks_are_forgotten(store: DecisionStore) -> None:
+    with Decider(_prior(), store, seed=1) as decider:
+        _play(decider, "a", 60, 1)
+        refit(store)
+        _play(decider, "b", 3, 2)
+        erase(store, [f"a{i}" for i in range(20)])
+        done = refit(store)
+        assert (done.status, done.tasks, done.new_tasks) == ("activated", 43, 3)
+        assert decider.prior.origin is not None
+        assert decider.prior.origin.n_tasks == 143
 
 
 @pytest.mark.parametrize(("promote", "wish"), [("ask", "ask"), (100, "100")])
@@ -201,7 +282,8 @@ def test_a_refit_gives_way_to_another(
         _play(decider, "a", 20, 1)
         monkeypatch.setattr(Learning, "learned", slow)
         done = refit(store)
-        assert (done.status, len(store.priors())) == ("unchanged", 2)
+        assert (done.status, done.version, len(store.priors())) == ("unchanged", 2, 2)
+        assert done.lines[0].endswith("version 2 stays active")
 
 
 def test_arms_that_change_during_a_refit_are_not_lost(
@@ -220,20 +302,61 @@ def test_arms_that_change_during_a_refit_are_not_lost(
         assert decider.prior.arm_names == ("mail", "call", "visit", "gift")
 
 
+def test_a_person_who_goes_back_during_a_refit_wins(
+    store: DecisionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned = Learning.learned
+    with Decider(_prior(), store, seed=1) as decider:
+
+        def slow(self: Learning) -> object:
+            decider.activate_prior(1)
+            return learned(self)
+
+        _play(decider, "a", 60, 1)
+        refit(store)
+        _play(decider, "b", 20, 2)
+        monkeypatch.setattr(Learning, "learned", slow)
+        assert refit(store).status == "unchanged"
+        assert decider.prior_version == 1
+
+
+def test_arms_that_change_before_the_tasks_are_read_are_no_damage(
+    store: DecisionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Snapshot.of
+    with Decider(_prior(), store, seed=1) as decider:
+
+        def late(*arguments: object) -> Snapshot:
+            decider.change_arms(add=["gift"])
+            _play(decider, "b", 5, 2)
+            return read(*arguments)  # type: ignore[arg-type]
+
+        _play(decider, "a", 20, 1)
+        monkeypatch.setattr(Snapshot, "of", staticmethod(late))
+        assert refit(store).reason == "the prior or its arms were changed meanwhile"
+
+
 def test_bad_requests_change_nothing(store: DecisionStore) -> None:
     with pytest.raises(errors.StoreError, match="no prior yet"):
         refit(store)
     with Decider(mixts.MixturePrior(mixts.BernoulliArms.uniform(3)), store) as decider:
         assert refit(store).reason == "there are no rewards to learn from"
         _play(decider, "a", 20, 1)
-        with pytest.raises(errors.ParameterError, match="give n_tasks"):
+        with pytest.raises(errors.ParameterError, match="--root-tasks 50"):
             refit(store)
         for days in ("2023-11", "2023-11-02..2023-11-01"):
             with pytest.raises(errors.ParameterError, match="days must be as 2026-03-01"):
                 refit(store, exclude=[days])
         with pytest.raises(errors.ParameterError, match="promote must be"):
             refit(store, promote="later")  # type: ignore[arg-type]
-        assert refit(store, root_tasks=10).status == "activated"
+        with pytest.raises(errors.ParameterError, match="root_tasks must be a number"):
+            refit(store, root_tasks="many")  # type: ignore[arg-type]
+        with pytest.raises(errors.ParameterError, match="seed must be a whole number"):
+            refit(store, root_tasks=10, seed=-1)
+        every = refit(store, root_tasks=10, exclude=["0001-01-01..9999-12-31"])
+        assert every.reason == "there are no rewards to learn from"
+        assert refit(store, root_tasks="20").status == "activated"  # type: ignore[arg-type]
+        assert store.priors()[-1].pedigree.root_tasks == 20.0  # type: ignore[union-attr]
 
 
 def _families() -> dict[str, mixts.Family]:
@@ -252,6 +375,7 @@ def _families() -> dict[str, mixts.Family]:
     }
 
 
+@pytest.mark.parametrize("address", ["sqlite"], indirect=True)  # the arithmetic is that of both
 def test_a_window_is_used_where_the_newest_tasks_differ(
     store: DecisionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def test_the_export_has_slates_and_money(store: DecisionStore, tmp_path: Path) -
     assert sum(rows[0]["action_dist"]) == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize("address", ["sqlite"], indirect=True)  # the draws are those of both
 @pytest.mark.parametrize("explore", [0.0, 0.3])
 @pytest.mark.parametrize("policy", ["ts", "ids"])
 def test_logged_propensities_are_frequencies(

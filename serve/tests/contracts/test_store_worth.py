@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import pytest
 from mixts_serve import Decide, Decider, Decision, DecisionStore
 from mixts_serve.lift import Lift
 from mixts_serve.records import MetaEntry, Reward
-from mixts_serve.store.base import FIND_META, HOLDBACK, TRIAL_KEY, parse_holdback
-from mixts_serve.trials import CANARY, CONTROL, TREATED
+from mixts_serve.store.base import TRIAL_KEY
+from mixts_serve.trials import CANARY, CONTROL, TREATED, Holdback, HoldbackTimes
 from mixts_serve.worth import Contrast, WorthWatch, compare_rewards, read_worth
 
 import mixts
-from serve.tests.contracts.stores import Opener, arms, set_clock
+from serve.tests.contracts.stores import arms, set_clock
 
 START = 1_700_000_000_000_000
 MINUTE = 60_000_000
@@ -148,28 +149,57 @@ def test_a_service_that_is_no_better_has_no_lift(store: DecisionStore) -> None:
         assert one.direction == 0
 
 
-def test_a_share_that_is_changed_counts_from_then_on(
-    store: DecisionStore, opened: Opener, clock: list[int]
+@pytest.mark.parametrize(
+    "then", [{"holdback": 0.1}, {"holdback": 0.5, "baseline": "uniform"}], ids=["share", "baseline"]
+)
+def test_a_holdback_that_is_changed_begins_a_new_comparison(
+    store: DecisionStore, clock: list[int], then: dict[str, Any]
 ) -> None:
-    def note() -> tuple[float | None, int]:
-        return parse_holdback(store.backend.value(FIND_META, (HOLDBACK,)))
-
-    with Decider(arms(), store):
-        assert note() == (None, 0)
-    with Decider(None, store, holdback=0.2) as decider:
-        assert note() == (0.2, START)
-        decider.decide_many([Decide(f"old {i}") for i in range(1500)])
+    """Rewards fall for everybody. Of a larger share, more held back tasks are of the good time."""
+    rng = np.random.default_rng(8)
+    with Decider(arms(), store, holdback=0.5, seed=8) as decider:
+        shop(decider, 900, rng, (0.6, 0.6))
+        first = read_worth(store)
     clock[0] += MINUTE
-    with Decider(None, store, holdback=0.2):
-        assert note() == (0.2, START)
-    with Decider(None, store, holdback=0.5) as decider:
-        assert note() == (0.5, START + MINUTE)
-        decider.decide_many([Decide(f"new {i}") for i in range(300)])
+    with Decider(None, store, **then) as decider:
+        made = shop(decider, 900, rng, (0.2, 0.2))
+        clock[0] += MINUTE
         worth = read_worth(store)
+    assert first is not None
     assert worth is not None
-    assert worth.warnings == ()  # the 1,500 tasks of the other share are no mismatch
-    with Decider(None, store):
-        assert note() == (0.0, START + MINUTE)
+    assert worth.since == (START + MINUTE) / 1e6
+    assert worth.rewards.control.decisions + worth.rewards.treated.decisions == len(made)
+    assert worth.rewards.per_decision is not None
+    assert worth.rewards.per_decision.direction == 0
+    assert worth.warnings == ()  # the tasks of the other share are no mismatch
+
+
+def test_a_restart_goes_on_with_the_comparison_and_the_end_of_the_holdback_ends_it(
+    store: DecisionStore, clock: list[int]
+) -> None:
+    rng = np.random.default_rng(9)
+    with Decider(arms(), store):
+        assert read_worth(store) is None
+    for n in (30, 60):
+        with Decider(None, store, holdback=0.5, seed=9) as decider:
+            shop(decider, n, rng, (0.5, 0.5))
+            clock[0] += MINUTE
+    before = read_worth(store)
+    assert before is not None
+    assert (before.since, before.share) == (START / 1e6, 0.5)
+    with Decider(None, store, seed=9) as decider:
+        version = decider.upload_prior(arms(scale=2.0))
+        decider.start_canary(version, 0.5)  # its tasks and the others are on sides, too
+        shop(decider, 90, rng, (0.9, 0.9))
+        clock[0] += MINUTE
+        after = read_worth(store)
+    assert after is not None
+    assert after.rewards == before.rewards
+    assert after.ended == (START + 2 * MINUTE) / 1e6
+    with Decider(None, store, holdback=0.5):
+        again = read_worth(store)  # it goes on
+        assert again is not None
+        assert (again.rewards, again.ended) == (before.rewards, None)
 
 
 def test_what_makes_the_comparison_doubtful_is_said(store: DecisionStore) -> None:
@@ -186,7 +216,7 @@ def test_what_makes_the_comparison_doubtful_is_said(store: DecisionStore) -> Non
         ]
         decider.reward_many(sent)
         with store.backend.transaction() as transaction:
-            transaction._set(MetaEntry(HOLDBACK, f"0.2 {START}"))
+            HoldbackTimes.note(transaction, Holdback(0.2))
         worth = read_worth(store)
     assert worth is not None
     mismatch, rewards = worth.warnings
@@ -205,7 +235,7 @@ def test_any_two_sides_of_tasks_born_since_a_time_are_compared(
         decider.start_canary(version, 0.5)
         made = decider.decide_many([Decide(f"new {i}") for i in range(60)])
         decider.reward_many([Reward(one.id, 1.0) for one in made if isinstance(one, Decision)])
-    contrast = Contrast(TREATED, (CANARY, CANARY), clock[0])
+    contrast = Contrast(((clock[0], None),), TREATED, (CANARY,), only_new=True)
     found = compare_rewards(store, contrast, math.inf)
     sides = dict(store.backend.query("SELECT side, COUNT(*) FROM decisions WHERE at >= ? "
                                      "GROUP BY side", (clock[0],)))  # fmt: skip

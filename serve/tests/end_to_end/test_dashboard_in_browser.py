@@ -464,6 +464,37 @@ def test_pages_fit_their_window(site: Site, spare: Any, path: str) -> None:
         assert max(ends) <= size[0]
 
 
+def test_settings_are_apart_from_their_names(site: Site, spare: Any) -> None:
+    spare.goto(site.address)
+    for size in (NARROW, WIDE):
+        resize(spare, size)
+        gaps = spare.locator(".settings div").evaluate_all("""rows => rows.map((row) => {
+            const name = document.createRange();
+            name.selectNodeContents(row.querySelector('dt'));
+            const setting = row.querySelector('dd').getBoundingClientRect();
+            return setting.left - name.getBoundingClientRect().right;
+        })""")
+        assert len(gaps) > 2
+        assert min(gaps) > 8
+
+
+def test_no_label_of_an_axis_is_cut(site: Site, spare: Any) -> None:
+    """With labels of money, which are written into the drawing."""
+    spare.goto(site.address + "/" + task_link("customer-1"))
+    for size in (NARROW, WIDE):
+        resize(spare, size)
+        out = spare.locator(".ruler text").evaluate_all("""labels => {
+            for (const label of labels) label.textContent = '−1,000';
+            return labels.map((label) => {
+                const text = label.getBoundingClientRect();
+                const frame = label.closest('.scroll').getBoundingClientRect();
+                return Math.max(frame.left - text.left, text.right - frame.right);
+            });
+        }""")
+        assert len(out) > 1
+        assert max(out) <= 0
+
+
 def test_no_number_is_cut_on_a_phone(site: Site, spare: Any) -> None:
     """With counts of a large service, which are written into the cells."""
     spare.goto(site.address)

@@ -111,6 +111,8 @@ def client_of(folder: Path, url: str, token: str) -> Client:
 def test_a_client_decides_through_the_proxy(site: tuple[Path, int, str]) -> None:
     folder, _, url = site
     with client_of(folder, url + PREFIX, TOKENS["all"]) as client:
+        empty = client._http.get(f"{url}{PREFIX}/", timeout=60)
+        assert f"curl {url}{PREFIX}/v1/decide" in empty.text
         made = client.decide("ada")
         assert not client.reward(made.id, 1.0).duplicate
         assert client.task("ada").rewards == 1

@@ -135,7 +135,9 @@ def test_a_key_gets_its_decision_again() -> None:
 # -- when the service is away ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", [(503, BUSY), (502, {}), (429, BUSY), httpx.ConnectError])
+@pytest.mark.parametrize(
+    "step", [(503, BUSY), (502, {}), (500, {}), (520, {}), (429, BUSY), httpx.ConnectError]
+)
 def test_a_busy_service_and_a_broken_one_are_away(step: Any) -> None:
     service = Service(step)
     transport = httpx.MockTransport(service)

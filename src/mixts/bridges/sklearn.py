@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from mixts import _checks
 from mixts._typing import Array, Float, Int
 from mixts.errors import MissingExtraError, StatisticsError
 from mixts.families import Family, Statistics
@@ -134,9 +135,7 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         given |= {"random_state": random_state, **options}
         # scikit-learn finds the parameters in the signature, and a value of each in an attribute.
         known = inspect.signature(type(self)).parameters
-        unknown = [name for name in given if name not in known]
-        if unknown:
-            raise TypeError(f"unknown option {unknown[0]!r}; options: {', '.join(known)}")
+        _checks.known_options(given, known)
         for name, parameter in known.items():
             setattr(self, name, given.get(name, parameter.default))
 

@@ -9,8 +9,8 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from importlib.metadata import entry_points
+from functools import cache, partial
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 from mixts._version import __version__
@@ -58,7 +58,7 @@ def parser(names: Iterable[str] | None = None) -> argparse.ArgumentParser:
     names
         The commands that need their options; None: all that are installed.
     """
-    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    found = _installed()
     wanted = found if names is None else names
     top = argparse.ArgumentParser(
         prog="mixts", description="Thompson sampling with a mixture prior."
@@ -77,6 +77,12 @@ def parser(names: Iterable[str] | None = None) -> argparse.ArgumentParser:
                 )
             found[name].load().register(command)
     return top
+
+
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    """Return the installed commands by name; to find them reads the metadata of every package."""
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
 def _summary(entry: Any) -> str:

@@ -53,9 +53,7 @@ def check_agent(
     >>> prior = mixts.MixturePrior(mixts.BernoulliArms([[8, 2], [2, 8]], [[2, 8], [8, 2]]))
     >>> check_agent(lambda n_tasks, seed: mixts.Greedy(prior, n_tasks, seed), prior)
     """
-    problem = AgentProblem(FamilyProblem(prior), build, step_by_step=step_by_step)
-    for rule in AGENT_RULES:
-        keep(rule, problem)
+    keep(AGENT_RULES, AgentProblem(FamilyProblem(prior), build, step_by_step=step_by_step))
 
 
 # -- problems --------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,15 @@ N_ERRORS = 6.0
 """Standard errors by which an average of draws may differ from its expectation."""
 
 
-def keep(rule: Callable[[Any], None], problem: Any) -> None:
-    """Run a rule; raise ``AssertionError`` that names it for any error."""
-    try:
-        rule(problem)
-    except Exception as error:
-        found = str(error).strip() if isinstance(error, AssertionError) else repr(error)
-        name, meaning = rule.__name__.replace("_", " "), (rule.__doc__ or "").strip()
-        raise AssertionError(f'the rule "{name}" is broken: {found}\n({meaning})') from error
+def keep(rules: Iterable[Callable[[Any], None]], problem: Any) -> None:
+    """Run the rules; raise ``AssertionError`` that names the first broken one, for any error."""
+    for rule in rules:
+        try:
+            rule(problem)
+        except Exception as error:
+            found = str(error).strip() if isinstance(error, AssertionError) else repr(error)
+            name, meaning = rule.__name__.replace("_", " "), (rule.__doc__ or "").strip()
+            raise AssertionError(f'the rule "{name}" is broken: {found}\n({meaning})') from error
 
 
 def same_numbers(one: Any, other: Any, what: str, rounding: float = 0.0) -> None:

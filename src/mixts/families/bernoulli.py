@@ -46,7 +46,10 @@ class BernoulliStatistics(ArmStatistics):
 
 @dataclass(frozen=True)
 class BetaMarginal(Marginal):
-    """Beta(a, b) distributions of arms' means."""
+    """Beta(a, b) distributions of arms' means.
+
+    A draw is ``G / (G + H)`` with gamma variables G of shape a and H of shape b.
+    """
 
     form: ClassVar[int] = LOGIT_BETA
     whole: ClassVar[bool] = True
@@ -97,11 +100,14 @@ class BetaMarginal(Marginal):
 class BernoulliArms(ArmFamily):
     """Family of K arms with rewards 0 or 1 and Beta priors on their means, for L components.
 
-    With w ones and l zeros, in their order, an arm's log evidence is::
+    Components are conjugate  [paper: Sec. 3]. With w ones and l zeros, in their order, and the beta
+    function B, these are for an arm:
+
+    *Log evidence*::
 
         ln B(alpha + w, beta + l) - ln B(alpha, beta)
 
-    The posterior of its mean reward is Beta(alpha + w, beta + l).
+    *Posterior of the mean reward*: Beta(alpha + w, beta + l), see ``BetaMarginal``.
 
     Parameters
     ----------
@@ -151,7 +157,7 @@ class BernoulliArms(ArmFamily):
         return cls(np.ones((1, n_arms)), np.ones((1, n_arms)))
 
     def relative_evidence(self, statistics: BernoulliStatistics) -> Float[Array, "n L"]:
-        """Return the sum of the arms' log evidence  [paper: Sec. 3]."""
+        """Return the sum of the arms' log evidence."""
         won, lost = (counts[:, None] for counts in statistics.stored)
         each = beta_evidence(self.alpha, self.beta, won, lost)
         return np.asarray(each.sum(axis=2))

@@ -44,13 +44,15 @@ class GaussianArms(ArmFamily):
     """Family of K arms with Gaussian rewards and normal priors on their means, for L components.
 
     A reward is N(mean of the arm, sigma^2), and the mean of an arm is N(m, v): sigma is
-    ``noise_std``, m is ``mean`` and v is ``variance``. With n rewards of average y and sum of
-    squared deviations M2, an arm's log evidence is::
+    ``noise_std``, m is ``mean`` and v is ``variance``. Components are conjugate  [paper: Sec. 3].
+    With n rewards of average y and sum of squared deviations M2, these are for an arm:
+
+    *Log evidence*; ``evidence_constant`` has the first line, which all components share::
 
         -n/2 ln(2 pi sigma^2) - M2 / (2 sigma^2)
         - ln(1 + n v / sigma^2) / 2 - n (y - m)^2 / (2 (sigma^2 + n v))
 
-    The posterior of its mean reward is normal with the mean and variance::
+    *Posterior of the mean reward*: normal with this mean and variance::
 
         m + n v (y - m) / (sigma^2 + n v)
         v sigma^2 / (sigma^2 + n v)
@@ -96,7 +98,7 @@ class GaussianArms(ArmFamily):
         return (self.mean, self.variance), (self.noise_std**2,)
 
     def relative_evidence(self, statistics: GaussianStatistics) -> Float[Array, "n L"]:
-        """Return the log evidence without the terms of n and M2 alone  [paper: Sec. 3]."""
+        """Return the log evidence without the terms of n and M2 alone."""
         n, average = (statistics.array(name)[:, None] for name in ("count", "average"))
         noise, v = self.noise_std**2, self.variance
         each = np.log1p(n * v / noise) + n * (average - self.mean) ** 2 / (noise + n * v)

@@ -419,20 +419,24 @@ class LinearGaussian(LinearFamily):
     """Family of linear rewards with Gaussian noise and Gaussian coefficients, for L components.
 
     A reward of features a is a'theta + N(0, sigma^2), where sigma is ``noise_std``, with
-    theta ~ N(mean, covariance). Posteriors are exact for every component  [paper: Sec. 4.2]. Let
-    C C' be the covariance. With n rewards y of the feature rows A, the log evidence is::
+    theta ~ N(mean, covariance)  [paper: Sec. 4.2]. Let C C' be the covariance. With n rewards y of
+    the feature rows A, these are for a task and a component:
+
+    *Log evidence*::
 
         -n/2 ln(2 pi sigma^2) - ln det M / 2 - S / 2
 
         M = I + C'A'A C / sigma^2
-        S = least of |y - A (mean + C u)|^2 / sigma^2 + |u|^2 over all u
+        S = least of |y - A (mean + C x)|^2 / sigma^2 + |x|^2 over all x
 
-    The posterior of theta is normal with the mean m and covariance::
+    *Posterior of theta*: normal with the mean m and covariance, which ``linear.solve`` computes::
 
         m = mean + C M^-1 C'A'(y - A mean) / sigma^2
         C M^-1 C'
 
-    So the mean reward a'theta is normal with mean a'm and variance ``a'C M^-1 C'a``.
+    They are the paper's theta_t and Sigma_t (Eq. 4), also where the covariance is singular.
+
+    *Mean reward a'theta*: normal with mean a'm and variance ``a'C M^-1 C'a``.
 
     Parameters
     ----------

@@ -151,24 +151,26 @@ class LinearStudent(NoisyTasks, LinearFamily):
     degrees of freedom, location ``mean`` and scale matrix ``covariance``; with many degrees this
     is :class:`LinearGaussian`.
 
-    Posteriors are of the same kind, and exact. Let nu be ``degrees``, b ``degrees noise_std^2`` and
-    C C' covariance / noise_std^2. With n rewards y of the feature rows A, the log evidence is::
+    Components are conjugate  [paper: Sec. 3]. Let nu be ``degrees``, u ``degrees noise_std^2`` and
+    C C' covariance / noise_std^2. With n rewards y of the feature rows A, these are for a task and
+    a component:
 
-        ln Gamma((nu + n) / 2) - ln Gamma(nu / 2) - n/2 ln(pi b)
-        - ln det M / 2 - (nu + n) / 2 ln(1 + S / b)
+    *Log evidence*::
+
+        ln Gamma((nu + n) / 2) - ln Gamma(nu / 2) - n/2 ln(pi u)
+        - ln det M / 2 - (nu + n) / 2 ln(1 + S / u)
 
         M = I + C'A'A C
-        S = least of |y - A (mean + C u)|^2 + |u|^2 over all u
+        S = least of |y - A (mean + C x)|^2 + |x|^2 over all x
 
-    The posterior of sigma^2 is inverse gamma with shape (nu + n) / 2 and scale (b + S) / 2. Given
+    *Posterior*: sigma^2 is inverse gamma with shape (nu + n) / 2 and scale (u + S) / 2. Given
     sigma, theta is normal with the mean m and covariance::
 
         m = mean + C M^-1 C'A'(y - A mean)
         sigma^2 C M^-1 C'
 
-    So without sigma, the mean reward a'theta is Student with f = nu + n degrees of freedom,
-    location a'm and squared scale ``a'C M^-1 C'a (b + S) / f``. Its variance has f - 2 in place
-    of f.
+    *Mean reward a'theta*, without sigma: Student with f = nu + n degrees of freedom, location a'm
+    and squared scale ``a'C M^-1 C'a (u + S) / f``. Its variance has f - 2 in place of f.
 
     The statistics are n and the triangle R of ``[A y] = Q R``. Histories merge by a QR
     factorisation of both triangles, stacked (``linear_statistics.LinearStatistics``).

@@ -98,12 +98,15 @@ class GammaMarginal(Marginal):
 class PoissonArms(ArmFamily):
     """Family of K arms with Poisson rewards and Gamma priors on their means, for L components.
 
-    The mean of an arm is Gamma(a, b): a is ``shape`` and b is ``rate``. With n rewards y_i, their
-    sum y, and G the gamma function, an arm's log evidence (Gamma-Poisson) is::
+    The mean of an arm is Gamma(a, b): a is ``shape`` and b is ``rate``. Components are conjugate
+    [paper: Sec. 3]. With n rewards y_i, their sum y, and the gamma function G, these are for an
+    arm:
+
+    *Log evidence*::
 
         ln G(a + y) - ln G(a) + a ln b - (a + y) ln(b + n) - sum ln y_i!
 
-    The posterior of its mean reward is Gamma(a + y, b + n).
+    *Posterior of the mean reward*: Gamma(a + y, b + n), see ``GammaMarginal``.
 
     Parameters
     ----------
@@ -133,11 +136,13 @@ class PoissonArms(ArmFamily):
         _checks.positive(self.rate, "rate")
 
     def relative_evidence(self, statistics: PoissonStatistics) -> Float[Array, "n L"]:
-        """Return the log evidence without the terms that all components share.
+        """Return the log evidence minus ``y (ln(y / n) - 1) - sum ln y_i!``, which all share.
 
-        From ``ln G(a + y) - ln G(a) - a ln(1 + n / b) - y ln(b + n)``, subtract
-        ``y (ln(y / n) - 1)``. Stirling's formula of both gamma functions, subtracted by hand,
-        leaves no large numbers whose difference is small.
+        With Stirling's formula for both gamma functions, and its rest R (``stirling_rest``), it has
+        no large numbers whose difference is small::
+
+            (a - 1/2) ln(1 + y / a) - a ln(1 + n / b)
+            + y [ln(1 + a / y) - ln(1 + b / n)] + R(a + y) - R(a)
         """
         n, y = (statistics.array(name)[:, None] for name in ("count", "total"))
         a, b = self.shape, self.rate

@@ -180,27 +180,32 @@ class SpendArms(ArmFamily):
     ``sigma^(-2 a) exp(-b / sigma^2)``: the inverse-gamma density *of ln sigma^2*. So the mean
     reward ``p exp(mu + sigma^2 / 2)`` has a finite mean and variance.
 
-    This is Beta-binomial times normal-inverse-gamma (Gelman et al., Bayesian Data Analysis,
-    Sec. 3.3), where the integral over sigma^2 is a sum. With k purchases among n rewards, and
-    average y and squared deviations M2 of their logarithms, the posterior of an arm is of the same
-    kind, with::
+    Components are conjugate  [paper: Sec. 3]: this is Beta-binomial times normal-inverse-gamma
+    (Gelman et al., Bayesian Data Analysis, Sec. 3.3), where the integral over sigma^2 is a sum.
+    With k purchases among n rewards, and average y and squared deviations M2 of their logarithms,
+    these are for an arm:
+
+    *Posterior*: of the same kind, with::
 
         alpha' = alpha + k      m' = m + k (y - m) / r'      a' = a + k/2
         beta' = beta + n - k    r' = r + k                   b' = b + (M2 + r k / r' (y - m)^2) / 2
 
-    Let Z(a, b) be the sum of ``sigma^(-2 a) exp(-b / sigma^2)`` over the values of sigma. The log
-    evidence of an arm has parts for the purchases, for the logarithms of spends, and for the
-    Jacobian of these logarithms::
+    *Log evidence*, with the beta function B, and the sum Z(a, b) of
+    ``sigma^(-2 a) exp(-b / sigma^2)`` over the values of sigma. Its lines are for the purchases,
+    for the logarithms of spends, and for the Jacobian of these logarithms::
 
         ln B(alpha', beta') - ln B(alpha, beta)
         + ln Z(a', b') - ln Z(a, b) + (ln(r / r') - k ln(2 pi)) / 2
         - k y
 
-    The means of the mean reward and of its square are as follows. E is the expectation over sigma
-    with the probabilities above; after a history, all parameters are those of the posterior::
+    *Mean reward*: it and its square have these means, with the expectation E over sigma. After a
+    history, all parameters are those of the posterior::
 
         alpha / (alpha + beta) exp(m) E exp((1/2 + 1 / (2 r)) sigma^2)
         alpha (alpha + 1) / ((alpha + beta) (alpha + beta + 1)) exp(2 m) E exp((1 + 2 / r) sigma^2)
+
+    Its distribution function comes from quadrature: given sigma, its logarithm is ln p plus a
+    normal variable (``spend_marginal.SpendMarginal``).
 
     The parameters of a task are the mean rewards of the arms, then their p, then their mu.
 

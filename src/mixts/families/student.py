@@ -59,23 +59,25 @@ class StudentArms(NoisyTasks, ArmFamily):
     the mean of an arm is N(mean, (sigma / noise_std)^2 variance), and arms are independent. With
     many degrees this is :class:`GaussianArms`.
 
-    Let nu be ``degrees``, u ``degrees noise_std^2``, and m_k and r_k ``mean`` and
-    ``variance / noise_std^2`` of arm k. With n_k rewards of average y_k and squared deviations M_k,
-    n in all, the log evidence is::
+    Components are conjugate  [paper: Sec. 3]. Let nu be ``degrees``, u ``degrees noise_std^2``, and
+    m_k and r_k ``mean`` and ``variance / noise_std^2`` of arm k. With n_k rewards of average y_k
+    and squared deviations M_k, n in all, these are for a task:
+
+    *Log evidence*::
 
         ln Gamma((nu + n) / 2) - ln Gamma(nu / 2) - n/2 ln(pi u)
         - sum_k ln(1 + n_k r_k) / 2 - (nu + n) / 2 ln(1 + S / u)
 
         S = sum_k [M_k + n_k (y_k - m_k)^2 / (1 + n_k r_k)]
 
-    The posterior of sigma^2 is inverse gamma with shape (nu + n) / 2 and scale (u + S) / 2. Given
-    sigma, the mean of arm k is normal with the mean and variance::
+    *Posterior*: sigma^2 is inverse gamma with shape (nu + n) / 2 and scale (u + S) / 2. Given
+    sigma, the mean of arm k is normal with this mean and variance::
 
         m_k + n_k r_k (y_k - m_k) / (1 + n_k r_k)
         sigma^2 r_k / (1 + n_k r_k)
 
-    So without sigma it is Student with nu + n degrees of freedom, this mean, and the variance
-    ``(u + S) / (nu + n - 2) r_k / (1 + n_k r_k)``.
+    *Mean reward of arm k*, without sigma: Student with nu + n degrees of freedom, this mean, and
+    the variance ``(u + S) / (nu + n - 2) r_k / (1 + n_k r_k)``, see ``noise.StudentMarginal``.
 
     The statistics are n_k, y_k and M_k, as for Gaussian arms. Histories merge by Chan's formula
     (``arms.merge_moments``).

@@ -135,14 +135,17 @@ class TabularMDP(Family):
     """Family of MDPs with rewards 0 or 1, for L components  [paper: Sec. 5.2].
 
     The mean reward of each pair of state and action is Beta(alpha^R), its row of transition
-    probabilities Dirichlet(alpha^T). After a history, add its counts: Beta(alpha^R + counts),
-    Dirichlet(alpha^T + counts). The log evidence is the sum over all these rows of counts, with
-    prior counts alpha_y and counts n_y of the outcomes y, their sums alpha and n, and the gamma
-    function G::
+    probabilities Dirichlet(alpha^T).
+
+    *Log evidence*: the sum of the following over all these rows of counts, with prior counts
+    alpha_y and counts n_y of the outcomes y, their sums alpha and n, and the gamma function G::
 
         sum_y ln [G(alpha_y + n_y) / G(alpha_y)] - ln [G(alpha + n) / G(alpha)]
 
     An outcome with alpha_y = 0 adds 0 if it was not seen, and -inf if it was.
+
+    *Posterior*: add the counts, Beta(alpha^R + counts) and Dirichlet(alpha^T + counts).
+    ``tabular_posterior`` has its means (Eq. 7 and 8 of the paper), covariances and draws.
 
     The parameters theta of an MDP are a row of numbers: its mean rewards (X, A), then its
     transition probabilities (X, A, X); :meth:`mdp` converts them. An action is a policy (h, X), an

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from mixts._typing import Array, Float
 from mixts.families import Statistics
 from mixts.learning.learn import unused_name
 from mixts.learning.models.predictive import mixture_evidence
@@ -74,8 +73,9 @@ def match_components(before: MixturePrior, after: MixturePrior, tasks: Statistic
     old, new = component_shares(before, some), component_shares(after, some)
     norms = np.sqrt(np.outer((old**2).sum(axis=0), (new**2).sum(axis=0)))
     overlap = old.T @ new / np.maximum(norms, 1e-300)
-    pairs = [(i, j) for i, j in zip(*_assigned(overlap), strict=True) if _same(overlap, i, j)]
-    place = {j: i for i, j in pairs}
+    rows, columns = linear_sum_assignment(-overlap)
+    same = overlap[rows, columns] >= LEAST_OVERLAP
+    place = dict(zip(columns[same].tolist(), rows[same].tolist(), strict=True))
     later = [s for s in range(after.n_components) if s not in place]
     order = [*sorted(place, key=place.__getitem__), *later]
     labels = before.names or [f"kind {s + 1}" for s in range(before.n_components)]
@@ -106,19 +106,8 @@ def match_components(before: MixturePrior, after: MixturePrior, tasks: Statistic
     if before.kinds is not None:
         kinds = [before.kinds[place[j]] for j in order if j in place] + names[len(kept) :]
     unnamed = before.names is None and list(names) == labels
-    prior = after.select(order).replace(
-        names=None if unnamed else names, kinds=kinds
-    )  # fmt: skip
+    prior = after.select(order).replace(names=None if unnamed else names, kinds=kinds)
     return Matched(
         prior.replace(weights=after.weights[order], origin=prior.origin),
         kept, tuple(fresh), tuple(parts), tuple(merged), tuple(gone),
     )  # fmt: skip
-
-
-def _assigned(overlap: Float[Array, "L M"]) -> tuple[list[int], list[int]]:
-    rows, columns = linear_sum_assignment(-overlap)
-    return rows.tolist(), columns.tolist()
-
-
-def _same(overlap: Float[Array, "L M"], i: int, j: int) -> bool:
-    return bool(overlap[i, j] >= LEAST_OVERLAP)

@@ -155,7 +155,7 @@ def learn(
     Learned
         The prior, the course of its restarts and the comparison of numbers of components.
     """
-    given = LearningOptions(method=method, **options)
+    given = LearningOptions.of(method=method, **options)
     training = Training(_observed(tasks, given.of_model), given, seed_number(seed))
     selection = n_components if isinstance(n_components, Selection) else None
     members = _checked_numbers(n_components, len(training.statistics))
@@ -196,7 +196,7 @@ def flat_family(tasks: Any, **options: Any) -> Family:
     Family
         A family of one component.
     """
-    given = LearningOptions(**options).of_model
+    given = LearningOptions.of(**options).of_model
     return model_of(_observed(tasks, given), **given).centre
 
 

@@ -25,6 +25,8 @@ class Evidence:
     """Log evidence of each task, by name of the prior; the checked prior comes first."""
     n_observations: Int[Array, " n"]
     """Number of observations of each task."""
+    least: float = 0.0
+    """Least difference of mean log evidence that makes a prior better or worse."""
 
     @property
     def names(self) -> list[str]:
@@ -69,7 +71,7 @@ class Evidence:
         mean, error = self.gain(name)
         if (ours & ~theirs).any() and not mean < 0:
             return "better"
-        if not np.isfinite(error) or abs(mean) <= 2 * error:
+        if not np.isfinite(error) or abs(mean) <= max(2 * error, self.least):
             return "no different"
         return "better" if mean > 0 else "worse"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self, get_args
 
 from mixts import _checks
 from mixts._typing import ArrayLike
@@ -82,6 +82,12 @@ class LearningOptions:
     max_components: int = 10
     n_folds: int = 5
     robust: float = 0.0
+
+    @classmethod
+    def of(cls, **given: Any) -> Self:
+        """Return the record of keyword arguments; raise ``TypeError`` for one that is no option."""
+        _checks.known_options(given, (each.name for each in fields(cls)))
+        return cls(**given)
 
     def __post_init__(self) -> None:
         if self.method not in get_args(Method):

@@ -20,6 +20,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from mixts import _checks
+from mixts._typing import Array, Bool
 from mixts.errors import ParameterError
 from mixts.families import Family, Statistics
 from mixts.families.population import arm_population
@@ -44,10 +45,12 @@ from mixts.origin import Origin
 from mixts.prior import MixturePrior
 
 LEAST_KNOWN = 1.0
-"""Least number of pseudo-tasks of an arm of a component: a new arm's parameters, which nobody has
-observed, count as one task."""
+"""Least number of pseudo-tasks of an arm of a component: a new arm's guess counts as one task."""
+NEW_TASKS = 10
+"""Least number of tasks for each component that have tried a new arm. From fewer its spread is
+learned too wide, so that a policy tries it everywhere; until then it looks like the other arms."""
 _FIXED = 1e9
-"""Pseudo-tasks of a component that was not learned, such as the broad one: it stays as it is."""
+"""Pseudo-tasks of what is not learned, such as the broad component: it stays as it is."""
 _UNKNOWN = 1e-6
 """Least weight of a new component, and pseudo-tasks from which the earlier prior knows it."""
 _WEIGHT_ROUNDS = 2
@@ -74,7 +77,7 @@ def refit_prior(
 
     Components keep their names and their meaning. Their parameters and weights move as far as the
     new tasks outweigh the earlier ones. Arms that no new task of a component tried keep their
-    parameters.
+    parameters. An arm that was added stays new until ten tasks for each component have tried it.
 
     Parameters
     ----------
@@ -176,10 +179,18 @@ class _Task:
         options["covariance_type"] = family.settings().get("covariance_type")
         model = model_of(statistics, **options)
         known = np.maximum(origin.known, LEAST_KNOWN)
+        if family.n_arms is not None:
+            known[:, self.still_new] = _FIXED
         known[~origin.learned] = _FIXED
         weights = np.maximum(prior.weights, 1e-9)
         self.start = MixturePrior(family, weights / weights.sum())
         self.model: Model = model.after(self.start, known, origin.n_tasks * self.start.weights)
+
+    @property
+    def still_new(self) -> Bool[Array, " K"]:
+        """New arms that too few tasks have tried: they keep their parameters."""
+        n_tasks = (self.statistics.pulls > 0).sum(axis=0)
+        return np.asarray(self.prior.arms.new & (n_tasks < NEW_TASKS * self.prior.n_components))
 
     def climbed(self, start: MixturePrior | None = None) -> Restart:
         """Learn from a start, by default the earlier prior."""
@@ -242,16 +253,17 @@ class _Task:
         prior, origin, family = self.prior, self.origin, restart.prior.family
         known = origin.known + known_tasks(self.model, restart.prior)
         known[~origin.learned] = 0.0
+        if family.n_arms is not None:
+            known[:, self.still_new] = 0.0
         result = prior.replace(
             family=family, weights=restart.prior.weights, descriptions=None, arm_prior=None,
             origin=Origin(origin.n_tasks + len(self.statistics), known),
         )  # fmt: skip
         if family.n_arms is not None:
-            untried = prior.arms.new & ~self.statistics.pulls.any(axis=0)
             result = result.replace(
                 arm_prior=arm_population(result.family, known), origin=result.origin
             )
-            result = result.mark_new(np.flatnonzero(untried).tolist())
+            result = result.mark_new(np.flatnonzero(self.still_new).tolist())
         return result
 
 

@@ -108,7 +108,7 @@ def fit_logs(
     >>> fit.check.findings[0]
     'Held-out evidence: better than UniTS and TS, flat (by two standard errors).'
     """
-    chosen = FitSettings(seed=seed_number(seed), **settings)
+    chosen = FitSettings.of(seed=seed_number(seed), **settings)
     with report_steps(progress):
         return _fitted(_read(logs, columns, chosen.start, engine), chosen, engine, on_learned)
 

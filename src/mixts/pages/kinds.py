@@ -213,7 +213,7 @@ class Numbers:
 
     def text(self, value: float, k: int) -> str:
         """Format a number of an arm or feature."""
-        return signed(f"{value:.{self.digits[k]}f}")
+        return signed(f"{value:z.{self.digits[k]}f}")
 
     def compared(self, s: int, k: int, all_tasks: str = "") -> str:
         """Format a kind's mean beside that of all tasks."""

@@ -243,6 +243,19 @@ def test_features_must_be_finite(value: float, n_slots: int | None) -> None:
     assert np.isfinite(compare(prior, posterior, [0, 1, 2], actions, mask)[2]).all()
 
 
+@pytest.mark.usefixtures("program")
+@pytest.mark.parametrize("place", [0, 9])
+def test_features_whose_scores_are_no_numbers_are_refused(place: int) -> None:
+    """The difference of two products that overflow compares with nothing, wherever it stands."""
+    root = 1e9 * np.array([[1.0, 0.0], [-1.0, 1.0]])
+    family = mixts.LinearGaussian(np.zeros((2, 2)), np.stack([root @ root.T, 2 * root @ root.T]), 1)
+    actions = np.random.default_rng(1).normal(size=(12, 2))
+    actions[place] = 1e300
+    agent = mixts.MixTS(mixts.MixturePrior(family), seed=1)
+    with pytest.raises(ActionError, match="decision 0 must have finite features"):
+        agent.action_probabilities(actions)
+
+
 def test_draws_that_would_take_minutes_are_refused() -> None:
     """The core's loop cannot be interrupted."""
     agent = mixts.MixTS(make_prior("full", 3), seed=1, n_samples=10**9)

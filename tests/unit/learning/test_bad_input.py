@@ -317,6 +317,14 @@ def test_arguments_that_make_no_sense(name: str) -> None:
         learn(statistics, **{"n_components": 2, "seed": 0, **arguments})
 
 
+@pytest.mark.parametrize("function", [learn, mixts.learn_prior, flat_family])
+def test_an_unknown_option_is_named_beside_the_options(function: Any) -> None:
+    arguments = () if function is flat_family else (2,)
+    message = "^unknown option 'restarts'; options: method, .*n_restarts"
+    with pytest.raises(TypeError, match=message):
+        function(BERNOULLI, *arguments, restarts=3)
+
+
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     "tasks",

@@ -14,7 +14,7 @@ from mixts import errors
 from mixts.extend._families import random_episodes
 from mixts.families import LinearStatistics, TabularStatistics
 from mixts.learning.check import PriorCheck, check_prior
-from mixts.learning.measures import Calibration, Surprise, Usage, scores_beside
+from mixts.learning.measures import Calibration, Evidence, Surprise, Usage, scores_beside
 from mixts.learning.models.counts import beta_binomial
 from mixts.learning.models.linear import LinearPredictive
 from mixts.learning.models.predictive import Predictive
@@ -209,6 +209,15 @@ def test_evidence_beside_other_priors() -> None:
     difference = values["this prior"] - values["UniTS"]
     gain = check.evidence.gain("UniTS")
     np.testing.assert_allclose(gain, [difference.mean(), stats.sem(difference)])
+
+
+def test_small_differences_are_none_however_certain() -> None:
+    loss = np.full(200, -0.002) + np.linspace(-0.001, 0.001, 200)
+    exact = Evidence({"this prior": loss, "other": np.zeros(200)}, np.ones(200, int))
+    assert exact.verdict("other") == "worse"
+    assert replace(exact, least=0.005).verdict("other") == "no different"
+    larger = {"this prior": 3 * loss, "other": np.zeros(200)}
+    assert replace(exact, log_evidence=larger, least=0.005).verdict("other") == "worse"
 
 
 def test_given_priors_are_compared() -> None:

@@ -141,22 +141,34 @@ def test_a_broad_component_stays_broad() -> None:
     assert not after.origin.known[2].any()
 
 
-def test_a_new_arm_is_learned_at_once() -> None:
-    """Nothing is known about it, so that its guess counts as one task; then it is not new."""
+@pytest.mark.parametrize(("n_tasks", "learned"), [(80, True), (19, False)])
+def test_a_new_arm_is_learned_from_enough_tasks(n_tasks: int, learned: bool) -> None:
+    """Nothing is known about it, so that its guess counts as one task; then it is not new.
+
+    Fewer than ten tasks for each component say too little about its spread.
+    """
     family = _families()["bernoulli"]
     prior = mixts.MixturePrior(
         family, [0.6, 0.4], arm_names=("a", "b", "c"), origin=Origin(900.0, np.full((2, 3), 400.0))
     ).add_arms(["d", "e"], mean=0.5)
     rng = np.random.default_rng(7)
-    won = np.zeros((80, 5), int)
-    tried = np.zeros((80, 5), int)
+    won = np.zeros((n_tasks, 5), int)
+    tried = np.zeros((n_tasks, 5), int)
     tried[:, [0, 3]] = 10
-    won[:, 0], won[:, 3] = rng.binomial(10, 0.7, 80), rng.binomial(10, 0.1, 80)
+    won[:, 0], won[:, 3] = rng.binomial(10, 0.7, n_tasks), rng.binomial(10, 0.1, n_tasks)
     tasks = BernoulliStatistics(successes=won, failures=tried - won)
     after = refit_prior(prior, tasks)
-    assert after.family.parameter_means()[0, 3] == pytest.approx(0.1, abs=0.03)
-    np.testing.assert_array_equal(after.arms.new, [False, False, False, False, True])
+    if learned:
+        assert after.family.parameter_means()[0, 3] == pytest.approx(0.1, abs=0.03)
+    else:
+        assert isinstance(after.family, mixts.BernoulliArms)
+        assert isinstance(prior.family, mixts.BernoulliArms)
+        np.testing.assert_allclose(after.family.alpha[:, 3], prior.family.alpha[:, 3], rtol=1e-6)
+        np.testing.assert_allclose(after.family.beta[:, 3], prior.family.beta[:, 3], rtol=1e-6)
+    np.testing.assert_array_equal(after.arms.new, [False, False, False, not learned, True])
     assert after.arm_prior is not None
+    assert after.origin is not None
+    assert after.origin.known[:, 3].any() == learned
 
 
 def test_what_it_refuses() -> None:

@@ -139,6 +139,12 @@ def test_bad_arguments_are_refused(logs: TaskLogs, options: dict, message: str) 
         fit_logs(logs, **options)
 
 
+def test_an_unknown_setting_is_named_beside_the_settings(logs: TaskLogs) -> None:
+    message = "^unknown option 'components'; options: method, .*n_components"
+    with pytest.raises(TypeError, match=message):
+        fit_logs(logs, components=2)
+
+
 def test_files_need_columns(clicks: Path) -> None:
     with pytest.raises(ParameterError, match="columns are needed to read files"):
         fit_logs(clicks)

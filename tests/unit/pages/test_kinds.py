@@ -101,6 +101,12 @@ def test_other_rewards(family: mixts.Family) -> None:
     assert "`wild` is lower than usual (" in first.headline
 
 
+def test_no_zero_is_negative() -> None:
+    mean = np.array([[0.42, 1.0], [-0.421, 0.0]])
+    prior = mixts.MixturePrior(mixts.LinearGaussian(mean, np.full(2, 0.3), 0.5, "spherical"))
+    assert "`feature 0` is higher (0.42, against 0.00)" in descriptions_of(prior)[0]
+
+
 def test_features_count_by_their_size() -> None:
     """A coefficient of 0.1 of a feature near 100 says more than one of 2 of a feature near 1."""
     mean = np.array([[5.0, 0.1, 2.0], [5.0, -0.1, 2.0]])
@@ -111,6 +117,7 @@ def test_features_count_by_their_size() -> None:
     first, second = kinds_of(prior, tasks, ["intercept", "income", "age"])
     assert first.headline == "`income` is higher than usual (0.10, against 0.00 over all tasks)."
     assert second.headline == "`income` is lower than usual (−0.10, against 0.00 over all tasks)."
+
     assert first.sentences[:2] == (
         "`income` matters most (0.10, against 0.00 over all tasks), then `age` (2.0, against 2.0).",
         "The base level is 5.0, against 5.0.",

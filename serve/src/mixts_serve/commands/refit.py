@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
 from mixts.cli import FAILED
-from mixts.errors import ParameterError
 from mixts_serve.commands.serve import seconds
 
 _DESCRIPTION = """\
@@ -54,8 +52,6 @@ def run(options: argparse.Namespace) -> int:
     from mixts_serve.refits import refit
     from mixts_serve.store import DecisionStore
 
-    if "://" not in options.store and not os.path.lexists(options.store):
-        raise ParameterError(f"there is no store {options.store}: mixts serve --store makes one")
     with DecisionStore(options.store, create=False) as store:
         found = refit(
             store, exclude=options.exclude, promote=options.promote, window=options.window,

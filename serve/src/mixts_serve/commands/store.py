@@ -255,6 +255,7 @@ def run_archive(options: argparse.Namespace) -> int:
 
 def run_erase(options: argparse.Namespace) -> int:
     """Erase tasks, and print how many."""
+    from mixts.pages.formats import plural
     from mixts_serve.store.archive import erase
 
     names = [*options.names, *_lines(options.file)]
@@ -263,21 +264,21 @@ def run_erase(options: argparse.Namespace) -> int:
     with _opened(options.store) as store:
         done = erase(store, names, options.archive)
     print(
-        f"{done.tasks:,} tasks with {done.decisions:,} decisions erased, {done.unknown:,} unknown"
+        f"{plural(done.tasks, 'task')} with {plural(done.decisions, 'decision')} erased, "
+        f"{done.unknown:,} unknown"
     )
-    if options.archive is not None:
-        print(f"{done.archived:,} decisions erased from {options.archive}")
-    elif done.archived:
+    if done.archived:
+        where = "the store" if options.archive is None else f"the store and {options.archive}"
         print(
-            f"ARCHIVED: files outside the store have {done.archived:,} more of their decisions: "
-            "repeat with --archive FOLDER"
+            f"ARCHIVED: files outside {where} have {done.archived:,} more of their decisions, "
+            "unless you removed them: repeat with --archive FOLDER"
         )
     if not done.overwritten:
         print(
             "NOT OVERWRITTEN: a long read, such as an export, keeps erased bytes in the "
             "write-ahead log: repeat when it has ended"
         )
-    return 0 if done.overwritten and (options.archive or not done.archived) else FAILED
+    return 0 if done.overwritten and not done.archived else FAILED
 
 
 def _lines(path: str | None) -> list[str]:
@@ -285,7 +286,8 @@ def _lines(path: str | None) -> list[str]:
     if path is None:
         return []
     try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
+        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        text = content.decode("utf-8-sig")  # editors of Windows write a mark at the beginning
     except (OSError, UnicodeDecodeError) as error:
         raise ParameterError(f"{path} cannot be read as UTF-8 text: {error}") from error
     return [name for line in text.split("\n") if (name := line.removesuffix("\r"))]
@@ -301,15 +303,9 @@ def _size(n_bytes: int) -> str:
 
 def _opened(name: str) -> Any:
     """Open an existing store; raise an error instead of creating one."""
-    _check_there(name)
     from mixts_serve.store import DecisionStore
 
     return DecisionStore(name, create=False)
-
-
-def _check_there(name: str) -> None:
-    if "://" not in name and not os.path.lexists(name):
-        raise ParameterError(f"there is no store {name}: mixts serve --store makes one")
 
 
 def _checked_format(options: argparse.Namespace) -> Any:
@@ -343,8 +339,10 @@ def _moment(text: str) -> float:
 
 
 def _counted(found: Any) -> str:
+    from mixts.pages.formats import plural
+
     counts = _rewards(found.rewards, found.late, found.defaults)
-    return f"{found.tasks:,} tasks, {found.decisions:,} decisions, {counts}"
+    return f"{plural(found.tasks, 'task')}, {plural(found.decisions, 'decision')}, {counts}"
 
 
 def _rewards(n: int, late: int, defaults: int) -> str:

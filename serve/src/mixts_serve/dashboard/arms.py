@@ -52,6 +52,11 @@ class Interval:
     def text(self) -> formats.Bounds:
         return formats.bounds(self.low, self.mean, self.high)
 
+    @property
+    def words(self) -> str:
+        """The ends; nothing for a point, which says nothing of what comes."""
+        return f"{self.text.low} to {self.text.high}" if self.low < self.high else ""
+
 
 @dataclass(frozen=True)
 class ArmLine:

@@ -47,21 +47,23 @@ def read_contest(decider: Any, store: DecisionStore) -> Contest | None:
     if account is not None:
         versions = {each.version: each for each in decider.priors()}
         challenger = versions[account.contest.challenger]
-        words = evidence_words(account, challenger)
+        words = evidence_words(account, challenger, has_canary=trial is not None)
         waiting = None if challenger.active else challenger.version
         chart = evidence_chart(account) if account.tasks else None
     done = tuple((row.at / 1e6, transition_words(row)) for row in rows)
     return Contest(words, chart, "" if trial is None else trial_words(trial), waiting, done)
 
 
-def evidence_words(account: Account, challenger: PriorVersion) -> str:
-    """Return the evidence, and what it leads to."""
+def evidence_words(account: Account, challenger: PriorVersion, has_canary: bool) -> str:
+    """Return the evidence, and what it leads to: nothing while a canary is on, which is judged."""
     words = f"{account.words[0].upper()}{account.words[1:]}"
     if account.left_out:
         left = formats.plural(account.left_out, "more task")
         words += f" ({left} that one of them cannot compute with)"
     if challenger.active:
         return f"{words}. Version {challenger.version} is active."
+    if has_canary:
+        return f"{words}."
     made = challenger.pedigree
     wish = None if made is None or made.change != "refit" else Promotion(made.promote or "ask")
     if wish is None or wish.limit is None:
@@ -76,9 +78,10 @@ def trial_words(trial: Trial) -> str:
     now = trial.deployment
     return (
         f"Version {now.canary} decides for {formats.percent(now.share)} of the tasks born since "
-        f"{formats.moment(now.since / 1e6)} UTC: {trial.words}. It is withdrawn when its interval "
-        f"is below zero, and promoted when it is above, or after {CANARY_TASKS:,} of its tasks or "
-        f"{CANARY_DAYS:g} days; so far {trial.canary.tasks:,} tasks in {trial.days:.1f} days."
+        f"{formats.moment(now.since / 1e6)} UTC: {formats.signed(trial.words)}. It is withdrawn "
+        "when its interval is below zero, and promoted when it is above, or after "
+        f"{CANARY_TASKS:,} of its tasks or {CANARY_DAYS:g} days; so far "
+        f"{trial.tasks:,} tasks in {trial.days:.1f} days."
     )
 
 
@@ -135,8 +138,8 @@ def as_json(account: Account | None, trial: Trial | None) -> dict[str, Any]:
         found["canary"] = {
             "version": trial.deployment.canary,
             "share": trial.deployment.share,
-            "tasks": trial.canary.tasks,
-            "other_tasks": trial.others.tasks,
+            "tasks": trial.tasks,
+            "other_tasks": trial.rewards.control.tasks,
             "difference": None if trial.reward is None else trial.reward.difference,
             "interval": None if trial.reward is None else trial.reward.interval,
         }

@@ -14,6 +14,7 @@ from mixts_serve.dashboard import contest as contest_words
 from mixts_serve.dashboard import worth as worth_words
 from mixts_serve.decider import Decider
 from mixts_serve.records import Health, PriorVersion
+from mixts_serve.refitter import RefitNote, note_of
 from mixts_serve.rules import Policy, Rules
 from mixts_serve.store import DecisionStore, views
 
@@ -125,6 +126,8 @@ class VersionLine:
     interval: panel.Interval | None
     agreement: Agreement | None
     """What the version expected of the decisions of all policies."""
+    shared: bool = False
+    """Whether several policies decided under the version."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,8 @@ class Overview:
     query: OverviewQuery
     span: str
     """Name of the period that the charts cover."""
+    refitted: RefitNote | None
+    """The last refit; None if there was none."""
 
     @property
     def whole(self) -> over_time.Bin:
@@ -185,6 +190,7 @@ def overview_page(
         rewards=None if mean is None else over_time.reward_chart(view.means, mean),
         open_words=over_time.open_words(view.means) if view.means.is_open else "",
         silence=_silence_words(view.rules),
+        baseline=_baseline_words(view.rules),
         caption=_caption(view.listing, view.totals.tasks),
         decide=layout.decide_command(address, "u17", view.prior, token),
         reward=layout.reward_command(address, None, token),
@@ -229,6 +235,7 @@ def read_overview(
         listing=_listing(decider, store, facts, query),
         query=query,
         span=name,
+        refitted=note_of(store),
     )
 
 
@@ -244,7 +251,9 @@ def _version_lines(
         agreement = None if found is None else found.whole
         none = views.VersionEarnings(prior.version, "", 0.0, 0.0, views.Earnings())
         lines += [
-            VersionLine(prior, row, panel.mean_interval(row.earned, least_reward), agreement)
+            VersionLine(
+                prior, row, panel.mean_interval(row.earned, least_reward), agreement, len(own) > 1
+            )
             for row in own or [none]
         ]
     return tuple(lines)
@@ -345,6 +354,11 @@ def _silence_words(rules: Rules) -> str:
     if rules.default_reward is None:
         return f"{window}; then the decision is given up"
     return f"{window}; then the default reward {formats.number(rules.default_reward)} counts"
+
+
+def _baseline_words(rules: Rules) -> str:
+    """Return how tasks that are held back are decided."""
+    return "" if rules.holdback is None else worth_words.baseline_words(rules.holdback.baseline)
 
 
 def _caption(listing: Listing, total: int) -> str:

@@ -17,6 +17,7 @@ from mixts_serve.records import MAX_NAME, ActionPosteriors, Health, TaskState
 from mixts_serve.rules import Policy
 from mixts_serve.store import DecisionStore
 from mixts_serve.store.views import ActionRow, DecisionRow, TaskRow, Unrewarded
+from mixts_serve.trials import CANARY, CONTROL
 
 MOST_ACTIONS = 30
 LAST_DECISIONS = 25
@@ -71,6 +72,17 @@ class TaskView:
     def first_number(self) -> int:
         """Number of the first decision of ``history`` among all of the task."""
         return max(1, self.row.decisions - len(self.history) + 1)
+
+    @property
+    def deciding(self) -> list[str]:
+        """What decides for the task, in a few words: on a side of a trial, as it did last."""
+        last = self.history[-1] if self.history else None
+        if last is not None and last.side == CONTROL:
+            return [f"policy {last.policy} (held back)"]
+        words = layout.policy_short(self.policy)
+        if last is not None and last.side == CANARY:
+            words.append(f"canary of version {last.prior_version}")
+        return words
 
     @property
     def comparable(self) -> tuple[DecisionRow, ...]:

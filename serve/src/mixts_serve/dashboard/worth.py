@@ -10,13 +10,10 @@ from typing import Any
 from mixts.pages import formats
 from mixts_serve.dashboard import layout
 from mixts_serve.lift import ALPHA, Difference, Lift, Sums
+from mixts_serve.trials import ARM, BESTSELLER, UNIFORM
 from mixts_serve.worth import Worth
 
-BASELINES = {
-    "bestseller": "the bestseller",
-    "uniform": "actions at random",
-    "fixed": "one fixed arm",
-}
+_BASELINES = {BESTSELLER: "the bestseller", UNIFORM: "actions at random"}
 _UNKNOWN = "not known yet"
 
 
@@ -63,9 +60,10 @@ def words_of(found: Difference | None, *, optimised: bool = False) -> Words:
 def _bounds(low: float, value: float, high: float) -> tuple[str, str, str]:
     """Return numbers with signs and as many digits as their interval allows, ends outwards.
 
-    An end that is not 0 is not rounded to 0: it would look as if nothing were known.
+    An end that is not 0 is not rounded to 0: it would look as if nothing were known. Nor does it
+    move by more than half of its distance from 0, or of the half width.
     """
-    size = max(min((high - low) / 2, *(abs(x) for x in (low, high) if x)), 1e-9)
+    size = max(min((high - low) / 2, *(abs(x) for x in (low, high) if x)), 1e-9) / 2
     digits = max(0, -math.floor(math.log10(size)))
     step = 10.0**-digits
     # Rounded first: 10 must not become 10.1 because 10 / 0.1 is not quite 100.
@@ -86,9 +84,9 @@ def _needed_words(found: Difference) -> str:
     return f"a lift of {100 * found.next_lift:g} % needs {tasks}"
 
 
-def compared_with(worth: Worth) -> str:
-    """Return the baseline in words."""
-    return BASELINES.get(worth.baseline, worth.baseline)
+def baseline_words(name: str) -> str:
+    """Return a baseline in words."""
+    return _BASELINES.get(name) or f"the arm {name.removeprefix(ARM)}"
 
 
 def tiles(worth: Worth) -> list[tuple[str, Words]]:
@@ -100,7 +98,7 @@ def tiles(worth: Worth) -> list[tuple[str, Words]]:
     )
     first = Words(found.value, found.unit, note, found.look)
     return [
-        (f"Lift over {compared_with(worth)}", first),
+        (f"Lift over {baseline_words(worth.baseline)}", first),
         *(
             (f"Guardrail: {name}", words_of(one.per_decision))
             for name, one in worth.metrics.items()
@@ -130,7 +128,7 @@ def report_page(worth: Worth | None, name: str, made: float, rivals: Sequence[st
         "report", worth=worth, rivals=rivals, name=name, made=made, rows=rows, style=layout.STYLE,
         tiles=[] if worth is None else tiles(worth), finite=math.isfinite,
         sides=[] if worth is None else sides(worth.rewards),
-        compared_with="" if worth is None else compared_with(worth),
+        compared_with="" if worth is None else baseline_words(worth.baseline),
     )  # fmt: skip
 
 
@@ -141,7 +139,9 @@ def as_json(worth: Worth | None) -> dict[str, Any] | None:
     return {
         "baseline": worth.baseline,
         "share": worth.share,
+        "since": worth.since,
         "until": worth.until if math.isfinite(worth.until) else None,
+        "ended": worth.ended,
         "confidence": 1 - ALPHA,
         **_lift_json(worth.rewards),
         "metrics": {name: _lift_json(found) for name, found in worth.metrics.items()},

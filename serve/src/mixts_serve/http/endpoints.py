@@ -505,7 +505,12 @@ _HOST = re.compile(r"[A-Za-z0-9.:\[\]-]{1,255}")
 
 
 def _address(request: Request) -> str:
-    """Return the address of the service as the client's Host header gives it."""
-    host = dict(request.scope["headers"]).get(b"host", b"").decode("latin-1")
+    """Return the address of the service, for commands on a page, as the client reached it.
+
+    It comes from headers that any client can send: nothing else may depend on it.
+    """
+    headers = dict(request.scope["headers"])
+    host = headers.get(b"host", b"").decode("latin-1")
+    scheme = "https" if headers.get(b"x-forwarded-proto") == b"https" else "http"
     prefix = request.scope.get("root_path", "")
-    return f"http://{host if _HOST.fullmatch(host) else '127.0.0.1'}{prefix}"
+    return f"{scheme}://{host if _HOST.fullmatch(host) else '127.0.0.1'}{prefix}"

@@ -187,7 +187,7 @@ def contest_gauges(
         gauges |= {
             "canary_version": ("Version that the canary tries", trial.deployment.canary or 0),
             "canary_share": ("Share of the new tasks that try it", trial.deployment.share),
-            "canary_tasks": ("Tasks of the canary with final decisions", trial.canary.tasks),
+            "canary_tasks": ("Tasks of the canary with final decisions", trial.tasks),
         }
         if trial.reward is not None and trial.reward.interval is not None:
             low, high = trial.reward.interval

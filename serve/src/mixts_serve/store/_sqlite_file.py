@@ -144,7 +144,7 @@ def copy(connection: Any, path: Path) -> None:
         with files.replacing(path) as draft:
             os.close(os.open(draft, os.O_CREAT | os.O_EXCL, 0o600))
             connection.execute("VACUUM INTO ?", (str(draft),))
-            _copy_owner(os.stat(connection.filename), draft)
+            copy_owner(os.stat(connection.filename), draft)
     except OSError as error:
         raise StoreError(f"{path} cannot be made: {error.strerror}") from error
     except apsw.Error as error:
@@ -152,7 +152,7 @@ def copy(connection: Any, path: Path) -> None:
     sync(path.parent)
 
 
-def _copy_owner(original: os.stat_result, path: Path) -> None:
+def copy_owner(original: os.stat_result, path: Path) -> None:
     """Give a file the owner and the permissions of another, or keep it for this user only."""
     mode = original.st_mode & 0o777
     own = path.stat()

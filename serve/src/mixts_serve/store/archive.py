@@ -1,8 +1,9 @@
 """Old decisions that move to Parquet files, and names that are erased from the store and the files.
 
 Each file has the decisions of one transaction, which writes it, with its final name, before it
-deletes them. The store counts the files: one that a killed run left behind is not counted, its
-decisions are still in the store, and the next run writes another file of the same name.
+deletes them. The store counts the files. What it does not count was left behind by a killed run, or
+is newer than a store that was restored: the decisions are in the store, and the next run removes
+these files and writes others.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from msgspec.structs import replace
 from mixts.errors import ParameterError
 from mixts.extend import files
 from mixts_serve.records import Erased, TaskBase, checked_name
-from mixts_serve.store._sqlite_file import sync
+from mixts_serve.refits import Lineage
+from mixts_serve.snapshot import Days
+from mixts_serve.store._sqlite_file import copy_owner, sync
 from mixts_serve.store.base import ArchivableDecision, Transaction
 from mixts_serve.store.export import check_pyarrow, export_decisions
 from mixts_serve.store.rebuild import Replay, active_prior
@@ -49,7 +52,8 @@ def archive(store: DecisionStore, folder: str | os.PathLike[str], keep: float) -
     """Move decisions that are older than ``keep`` to files; what was learned from them stays.
 
     A decision stays in the store as long as its reward window is open, or while the task has
-    learned from a later decision before it. The service can go on meanwhile.
+    learned from a later decision before it. Decisions of days that refits leave out stay, because
+    refits could not leave them out of what an archive keeps. The service can go on meanwhile.
 
     Parameters
     ----------
@@ -73,18 +77,22 @@ def archive(store: DecisionStore, folder: str | os.PathLike[str], keep: float) -
         )
     if not keep > 0:
         raise ParameterError(f"keep must be above 0 seconds, got {keep!r}")
+    refit = Lineage.of(store).last_refit
+    left_out = () if refit is None else tuple(Days.parse(days).ids for days in refit.excluded)
     n_decisions = n_files = 0
     with _locked(Path(folder)) as place:
         before = first_id(store.backend.now_us() - round(keep * 1e6))
         # Durable before the first file has this name: the next run must know it.
         begun = store.backend.transact(lambda each: each.begin_archive(os.urandom(4).hex()))
-        # Of a killed run: its decisions are in the store, or were erased since.
-        _next_file(place, begun).unlink(missing_ok=True)
+        first = _next_file(place, begun)
+        for path in place.glob(f"decisions-{begun.split()[0]}-*.parquet"):
+            if path >= first:
+                path.unlink()
         after, n_moved = b"", 1
         while after or n_moved:
             if not after:
                 n_moved = 0
-            run = _Run(store, place, active, (after, before))
+            run = _Run(store, place, active, (after, before), left_out)
             done = store.backend.transact(run.move)
             n_moved, n_decisions, n_files = n_moved + done, n_decisions + done, n_files + (done > 0)
             after = run.last  # at the end, look again: decisions may have waited for later ones
@@ -102,6 +110,8 @@ class _Run:
     active: LoadedPrior
     ids: tuple[bytes, bytes]
     """Bounds on the ids of decisions."""
+    left_out: Sequence[tuple[bytes, bytes]]
+    """Bounds on the ids of decisions that refits leave out."""
     last: bytes = b""
     """Last id that was looked at; empty if there is none."""
 
@@ -117,7 +127,9 @@ class _Run:
         locked = {entry.number for entry in entries}
         # Once the tasks are locked, nothing changes: read again.
         found = transaction.find_archivable(self.ids, now, FILE_DECISIONS)
-        chosen = _in_order(transaction, [each for each in found if each.task in locked])
+        chosen = _in_order(
+            transaction, [each for each in found if each.task in locked and self._may(each)]
+        )
         if not chosen:
             return 0
         decisions = [each.seq for each in chosen]
@@ -129,6 +141,9 @@ class _Run:
         name, n_files = begun.split()
         transaction.archive(decisions, bases, f"{name} {int(n_files) + 1}")
         return len(decisions)
+
+    def _may(self, decision: ArchivableDecision) -> bool:
+        return not any(first <= decision.id < end for first, end in self.left_out)
 
     def _bases(
         self, transaction: Transaction, decisions: list[int], tasks: list[int]
@@ -203,9 +218,10 @@ def erase(
             part = distinct[start : start + _NAMES]
             found += store.backend.transact(partial(Transaction.erase, names=part))
         if place is not None:
-            n_archived = sum(_erase_rows(path, distinct) for path in sorted(place.glob(_FILES)))
+            n_rows = sum(_erase_rows(path, distinct) for path in sorted(place.glob(_FILES)))
             sync(place)
-            found = replace(found, archived=n_archived)
+            left = max(found.archived - n_rows, 0)
+            found = replace(found, decisions=found.decisions + n_rows, archived=left)
     return replace(found, overwritten=store.backend.purge())
 
 
@@ -222,7 +238,7 @@ def _erase_rows(path: Path, names: Sequence[str]) -> int:
         left = table.filter(compute.invert(compute.is_in(table["task"], wanted)))
         with files.replacing(path) as draft:
             parquet.write_table(left, draft, compression="zstd")
-            draft.chmod(path.stat().st_mode & 0o777)
+            copy_owner(path.stat(), draft)
     return n
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -105,9 +106,8 @@ _SET_META = (
     f"{tables.META.insert('name', 'value')} ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 )
 TRIAL_KEY = "trial_key"
-HOLDBACK = "holdback"
-"""Share of the tasks that is held back, and the time in microseconds since which it is."""
 FIND_META = "SELECT value FROM meta WHERE name = ?"
+_FIND_PRIOR = "SELECT version FROM priors WHERE digest = ?"
 _NEW_KEY = f"{tables.META.insert('name', 'value')} ON CONFLICT (name) DO NOTHING"
 _NEXT_LIFE = """
     INSERT INTO meta (name, value) VALUES ('lives', '0')
@@ -547,12 +547,16 @@ class Transaction(ABC):
 
         Call ``shape`` first, for its lock.
         """
-        find = "SELECT version FROM priors WHERE digest = ?"
-        known = self._one(find, prior.digest)
+        known = self.find_prior(prior.digest)
         if known is not None:
-            return int(known), False
+            return known, False
         self._append(tables.PRIORS, [prior])
-        return int(self._one(find, prior.digest)), True
+        return int(self._one(_FIND_PRIOR, prior.digest)), True
+
+    def find_prior(self, digest: bytes) -> int | None:
+        """Return the version of a prior that is known, or None."""
+        known = self._one(_FIND_PRIOR, digest)
+        return None if known is None else int(known)
 
     def activate(self, version: int, now: int, shape: str, reason: str = "") -> None:
         """Make this version the active one; its tasks' statistics have this shape."""
@@ -573,12 +577,6 @@ class Transaction(ABC):
         self._execute(_NEW_KEY, (TRIAL_KEY, os.urandom(16).hex()))
         return bytes.fromhex(self._one(FIND_META, TRIAL_KEY))
 
-    def note_holdback(self, share: float, now: int) -> None:
-        """Note the share of the tasks that is held back from now on, unless it was so before."""
-        before, _ = parse_holdback(self._one(FIND_META, HOLDBACK))
-        if share != (before or 0.0):
-            self._set(records.MetaEntry(HOLDBACK, f"{share!r} {now}"))
-
     def begin_life(self) -> int:
         """Return how many deciders with a seed wrote to this store before, and count one more."""
         return int(self._one(_NEXT_LIFE))
@@ -598,14 +596,6 @@ class Transaction(ABC):
 
     def _set(self, entry: records.MetaEntry) -> None:
         self._execute(_SET_META, tables.META.values(entry))
-
-
-def parse_holdback(note: str | None) -> tuple[float | None, int]:
-    """Return the share of the tasks that is held back, and since when; None if none ever was."""
-    if note is None:
-        return None, 0
-    share, since = note.split()
-    return float(share), int(since)
 
 
 def _negative(count: records.SpanCount) -> records.SpanCount:
@@ -653,11 +643,27 @@ class Backend(ABC):
     def now_us(self) -> int:
         """Return microseconds since 1970, by the one clock of all writers of this database."""
 
-    @abstractmethod
-    def transaction(self, wait: bool = True) -> AbstractContextManager[Transaction]:
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def transaction(self, wait: bool = True) -> Iterator[Transaction]:
         """Begin a transaction of the one writer; raise ``StoreUnavailableError`` if that fails.
 
-        With ``wait=False``, raise :class:`WouldWaitError` if it cannot begin at once.
+        Threads take turns. With ``wait=False``, raise :class:`WouldWaitError` if it cannot begin at
+        once.
+        """
+        if not self._lock.acquire(blocking=wait):
+            raise WouldWaitError(f"another thread writes to {self.name}")
+        try:
+            with self._transaction(wait) as transaction:
+                yield transaction
+        finally:
+            self._lock.release()
+
+    @abstractmethod
+    def _transaction(self, wait: bool) -> AbstractContextManager[Transaction]:
+        """Begin a transaction.
 
         Conflicts with other writers are the backend's to avoid (locks) or to report as
         :class:`TransactionConflictError`, after which the batch is retried.

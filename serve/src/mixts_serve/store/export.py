@@ -43,6 +43,7 @@ _READ = {
     "side": "d.side", "seq": "d.seq",
 }  # fmt: skip
 """What is read for each decision, by the names of the columns of the file where it has them."""
+_ACTION_SET = list(_READ).index("action_set")
 # Outer joins: the database then reads decisions in order and sorts nothing.
 _PAGE = (
     f"SELECT {', '.join(_READ.values())} FROM decisions d "
@@ -134,12 +135,14 @@ def _write(store: DecisionStore, path: str | os.PathLike[str], part: _Part) -> E
             rows = store.backend.query(_PAGE, (first, last, *span))
             if part.ids is not None:
                 rows = [row for row in rows if bytes(row[0]) in part.ids]
-            if not rows:
-                continue
             offers = {}
             if has_features:
                 found = store.backend.read(tables.OFFERED, (first, last), _OFFERED)
                 offers = {each.number: each for each in found}
+                # A decision that was erased in between may have left no offer.
+                rows = [row for row in rows if row[_ACTION_SET] in offers]
+            if not rows:
+                continue
             metrics = _metrics(store, first, last)
             table = _table(columns, rows, offers, metrics, priors)
             append(table)

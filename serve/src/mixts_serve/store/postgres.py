@@ -293,6 +293,7 @@ class PostgresBackend(Backend):
     """Replicas number their rows before they commit, and commit in another order."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
+        super().__init__()
         self.name = without_secrets(url)
         self.connections = ServerConnections(url, self.name)
         self.writer_id = uuid.uuid4().hex[:8]
@@ -330,7 +331,7 @@ class PostgresBackend(Backend):
     # -- writing ------------------------------------------------------------------------------
 
     @contextmanager
-    def transaction(self, wait: bool = True) -> Iterator[PostgresTransaction]:
+    def _transaction(self, wait: bool) -> Iterator[PostgresTransaction]:
         skips, transaction = time.monotonic() < self._skip_until, None
         try:
             with self.connections.transaction() as connection:

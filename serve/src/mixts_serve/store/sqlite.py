@@ -268,6 +268,7 @@ class SQLiteBackend(Backend):
         synchronous: str = "FULL",
         clock: Callable[[], int] = now_us,
     ) -> None:
+        super().__init__()
         self.name, self._clock = str(path), clock
         self.path = Path(path).absolute()
         try:
@@ -283,7 +284,7 @@ class SQLiteBackend(Backend):
         return self._clock()
 
     @contextmanager
-    def transaction(self, wait: bool = True) -> Iterator[SQLiteTransaction]:
+    def _transaction(self, wait: bool) -> Iterator[SQLiteTransaction]:
         if not (wait or self._log.is_ready):
             raise WouldWaitError(f"the write-ahead log of {self.name} must be moved")
         try:
@@ -343,14 +344,16 @@ class SQLiteBackend(Backend):
 
     def check(self) -> Iterator[str]:
         try:
-            found = [row[0] for row in self.query("PRAGMA integrity_check(10)")]
-            yield from [] if found == ["ok"] else found
-            with self._connections.reader() as reader:
-                yield from _sqlite_file.changed_definitions(reader)
+            # One snapshot: rows that are erased or archived meanwhile are not missing.
+            with self._connections.separate_reader() as reader:
+                reader.execute("BEGIN")
 
-                def execute(sql: str, parameters: tables.Row) -> list[tables.Row]:
+                def execute(sql: str, parameters: tables.Row = ()) -> list[tables.Row]:
                     return list(reader.execute(sql, parameters))
 
+                found = [row[0] for row in execute("PRAGMA integrity_check(10)")]
+                yield from [] if found == ["ok"] else found
+                yield from _sqlite_file.changed_definitions(reader)
                 for table in tables.TABLES:
                     if isinstance(table.key, str):
                         yield from check_rows(execute, table)

@@ -808,7 +808,9 @@ def _open(path_or_url: str | os.PathLike[str], create: bool) -> Backend:
             f"got one that begins with {path_or_url.partition('://')[0]}://"
         )
     if not create and not os.path.exists(path_or_url):
-        raise StoreError(f"{os.fspath(path_or_url)} does not exist")
+        raise StoreError(
+            f"there is no store {os.fspath(path_or_url)}: mixts serve --store makes one"
+        )
     from mixts_serve.store.sqlite import SQLiteBackend
 
     return SQLiteBackend(path_or_url)

@@ -134,15 +134,30 @@ def test_erase_and_archive(
     assert capsys.readouterr().out == f"7 decisions moved to 1 file in {folder}\n"
     assert main(["store", "check", path]) == 0
     assert "\n7 of these decisions, of 4 tasks, are archived" in capsys.readouterr().out
-    monkeypatch.setattr("sys.stdin", io.StringIO("u2\r\n\nnobody\n"))
-    words = ["store", "erase", path, "u1", "--file", "-"]
-    assert main(words) == 1, "the files have them still"
+    names = "\ufeffu2\r\n\nnobody\n".encode()
+    (tmp_path / "names").write_bytes(names)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(names)))
+    assert main(["store", "erase", path, "--file", "-"]) == 1, "the files have them still"
     first, second = capsys.readouterr().out.splitlines()
-    assert first == "2 tasks with 0 decisions erased, 1 unknown"
-    assert second.startswith("ARCHIVED: files outside the store have ")
-    monkeypatch.setattr("sys.stdin", io.StringIO("u2\n"))
-    assert main([*words, "--archive", folder]) == 0
-    assert re.search(r"\n[1-6] decisions erased from ", capsys.readouterr().out)
+    assert first == "1 task with 0 decisions erased, 1 unknown"
+    n = re.fullmatch(r"ARCHIVED: files outside the store have ([1-6]) more of .*", second)[1]  # type: ignore[index]
+    words = ["store", "erase", path, "u1", "--file", str(tmp_path / "names"), "--archive"]
+    assert main([*words, str(tmp_path)]) == 1, "another folder"
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "1 task with 0 decisions erased, 2 unknown"
+    assert second.startswith(f"ARCHIVED: files outside the store and {tmp_path} have ")
+    (file,) = Path(folder).iterdir()
+    if os.geteuid() == 0:
+        os.chown(file, 12345, 23456)
+    old = file.stat()
+    assert main([*words, folder]) == 0
+    both = re.fullmatch(
+        r"0 tasks with ([2-6]) decisions erased, 3 unknown\n", capsys.readouterr().out
+    )
+    assert both is not None
+    assert int(both[1]) > int(n)
+    new = file.stat()
+    assert (new.st_mode, new.st_uid, new.st_gid) == (old.st_mode, old.st_uid, old.st_gid)
     assert main(["store", "check", path]) == 0
     with DecisionStore(path) as opened:
         assert (before.tasks, opened.totals().tasks) == (4, 2)

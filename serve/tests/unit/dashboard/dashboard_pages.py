@@ -86,7 +86,7 @@ def every_page() -> Iterator[tuple[str, str]]:
         Sums(200, 400, 90, 90, 80, 40, 80, 40), Sums(900, 1800, 540, 540, 360, 9, 360, 9)
     )
     metrics = dict.fromkeys(HOSTILE.values(), lift)
-    hostile[0].lift = Worth("bestseller", NOW, lift, metrics, 0.1, ("the share is wrong",))
+    hostile[0].lift = Worth("bestseller", 0.1, NOW, NOW, lift, metrics, ("the share is wrong",))
     crowded = typical(3, prior=arm_prior(100, 1000, named=False))
     linear = typical(3, prior=linear_prior())
     named = replace_names(*hostile)

@@ -33,6 +33,7 @@ from mixts_serve.store.views import (
     Unrewarded,
     VersionEarnings,
 )
+from mixts_serve.trials import Holdback
 from mixts_serve.worth import Worth
 from msgspec.structs import replace
 
@@ -82,8 +83,13 @@ class FakeStore:
     open_seconds: float = 0.0
     """Time for which decisions are not final; 0 without default rewards."""
 
+    notes: dict[str, str] = field(default_factory=dict)
+
     def transitions(self, limit: int) -> list[PriorActivation]:
         return []
+
+    def note(self, name: str) -> str | None:
+        return self.notes.get(name)
 
     def totals(self) -> Totals:
         return Totals(len(self.rows), **sums(self.rows))
@@ -208,11 +214,12 @@ class FakeDecider:
     lift: Worth | None = None
     rivals: Account | None = None
     canary: Trial | None = None
+    holdback: Holdback | None = None
 
     @property
     def rules(self) -> Rules:
         window_us = None if self.window is None else int(1e6 * self.window)
-        return Rules(self.policy, window_us, self.default)
+        return Rules(self.policy, window_us, self.default, self.holdback)
 
     def weights(self, tasks: Sequence[str]) -> list[tuple[float, ...]]:
         return [self.task(task).weights for task in tasks]

@@ -72,6 +72,8 @@ def test_other_rewards_have_students_interval() -> None:
     alone = mean_interval(earned([2.5]))
     assert alone is not None
     assert (alone.low, alone.high) == (2.5, 2.5)
+    assert alone.words == "", "one reward says nothing of the next"
+    assert found.words.count(" to ") == 1
     assert mean_interval(Earnings(decisions=5)) is None
 
 

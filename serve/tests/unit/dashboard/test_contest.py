@@ -18,10 +18,7 @@ from serve.tests.unit.dashboard.sample_dashboards import NOW, typical
 
 ACCOUNT = Account(Contest(1, 2, 0), 120, 2.6390573, ((0, 0.0), (60, 1.0), (120, 2.6390573)), 1)
 SUMS = lift.Sums(500, 5000, 2500.0, 2500.0, 1000.0, 5000.0, 1000.0, 5000.0)
-TRIAL = Trial(
-    Deployment(1, 2, 0.1, int(1e6 * (NOW - 86_400))), SUMS, SUMS,
-    lift.compare(SUMS, SUMS).per_decision, 1.0,
-)  # fmt: skip
+TRIAL = Trial(Deployment(1, 2, 0.1, int(1e6 * (NOW - 86_400))), lift.compare(SUMS, SUMS), 1.0)
 
 
 def version(active: bool, **pedigree: Any) -> PriorVersion:
@@ -40,10 +37,25 @@ def version(active: bool, **pedigree: Any) -> PriorVersion:
     ],
 )
 def test_the_evidence_says_what_it_leads_to(challenger: PriorVersion, end: str) -> None:
-    words = evidence_words(ACCOUNT, challenger)
+    words = evidence_words(ACCOUNT, challenger, has_canary=False)
     assert words.startswith("Evidence 14 to 1 for version 2 over version 1 after 120 new tasks")
     assert "1 more task that one of them cannot compute with" in words
     assert words.endswith(end)
+    # A canary is judged by its rewards, whoever began it.
+    asked = evidence_words(ACCOUNT, version(False), has_canary=True)
+    assert "A person decides" not in asked
+
+
+def test_nobody_need_decide_about_a_canary() -> None:
+    decider, store = typical(20)
+    object.__setattr__(decider, "rivals", replace(ACCOUNT, contest=Contest(2, 1, 0)))
+    assert "A person decides whether to activate version 1." in overview(decider, store).text
+    on_trial = replace(TRIAL, deployment=replace(TRIAL.deployment, version=2, canary=1))
+    object.__setattr__(decider, "canary", on_trial)
+    text = overview(decider, store).text
+    assert "Version 1 decides for 10 % of the tasks" in text
+    assert "difference −" in text
+    assert "A person decides" not in text
 
 
 def test_the_overview_shows_evidence_and_canary_and_admins_may_activate() -> None:

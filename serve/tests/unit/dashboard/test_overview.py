@@ -27,8 +27,11 @@ from mixts_serve.dashboard.over_time import (
     usual_span,
 )
 from mixts_serve.dashboard.overview import PAGE_ROWS, OverviewQuery, read_overview, split_of
+from mixts_serve.refitter import RefitNote
 from mixts_serve.rules import Policy
 from mixts_serve.store.views import Activity, Share
+from mixts_serve.trials import Holdback
+from msgspec import json
 from msgspec.structs import replace
 
 from mixts.agents import POLICIES
@@ -153,6 +156,34 @@ def test_the_overview_says_which_policy_is_in_force(name: str) -> None:
     assert "none: a task may go on for ever" in texts
     assert "actions may have probability 0, and the log cannot evaluate" in page.text
     assert policy_words(decider.policy)[0] != name, "a name in words"
+
+
+@pytest.mark.parametrize(
+    ("baseline", "words"),
+    [
+        ("bestseller", "the bestseller"),
+        ("uniform", "actions at random"),
+        ("arm:free <gift>", "the arm free <gift>"),
+    ],
+)
+def test_the_overview_says_what_decides_held_back_tasks(baseline: str, words: str) -> None:
+    decider, store = typical(1)
+    assert "Held back" not in overview(decider, store).text
+    decider.holdback = Holdback(0.05, baseline)
+    text = overview(decider, store).text
+    assert f"Held back 5 % of the tasks, for {words}" in text
+    assert "1 % of decisions of the other tasks are drawn evenly" in text
+    assert "where rewards are not negative, this costs at most 1 % of them" in text
+
+
+def test_the_overview_says_what_came_of_the_last_refit() -> None:
+    decider, store = typical(1)
+    assert "Last refit" not in overview(decider, store).text
+    result = "nothing was learned: the data look wrong. 2026-03-01: <b>\nmore"
+    store.notes["refit"] = json.encode(RefitNote(NOW - 3600.0, result)).decode()
+    text = overview(decider, store).text
+    assert "Last refit, 1 h ago : nothing was learned: the data look wrong. 2026-03-01: <b>" in text
+    assert "<b> more" not in text
 
 
 def test_the_rate_now_is_of_the_last_minute() -> None:
@@ -433,6 +464,10 @@ def test_expected_stands_beside_earned_and_an_alarm_has_a_banner() -> None:
     titles = [one["title"] or "" for one in page.of("span") if "title" in one]
     assert any(title.startswith("of 8 decisions") for title in titles)
     assert "The prior is wrong." in task_page(decider, store, store.rows[0].task, now=NOW)
+    assert "all policies" not in page.text
+    history = store.histories[store.rows[0].task]
+    history[-1] = replace(history[-1], policy="bestseller", prior_version=2)
+    assert overview(decider, store).text.count("earned 0.101 all policies") == 2
 
 
 # -- kinds of several components --------------------------------------------------------------

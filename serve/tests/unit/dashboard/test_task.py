@@ -10,6 +10,7 @@ from mixts_serve.dashboard.charts import N_COLOURS
 from mixts_serve.dashboard.layout import prior_facts
 from mixts_serve.dashboard.task import MOST_ACTIONS, kind_weights, read_task, weight_chart
 from mixts_serve.store.views import DecisionRow
+from msgspec.structs import replace
 
 from mixts.errors import UnknownTaskError
 from serve.tests.unit.dashboard.dashboard_pages import Page, pages, service
@@ -57,6 +58,23 @@ def test_a_tasks_page_tells_its_kind_and_its_decisions() -> None:
     assert {"policy ids", "horizon 50", "1 % drawn evenly"} <= set(texts)
     late = sum(one.late for one in history[-25:])
     assert sum(text == "late" for _, text in page.texts) == late
+
+
+@pytest.mark.parametrize(
+    ("side", "policy", "words"),
+    [
+        ("control", "bestseller", {"policy bestseller (held back)"}),
+        ("canary", "ids", {"policy ids", "1 % drawn evenly", "canary of version 2"}),
+        ("treated", "ids", {"policy ids", "1 % drawn evenly"}),
+    ],
+)
+def test_a_tasks_page_tells_its_side_of_a_trial(side: str, policy: str, words: set[str]) -> None:
+    decider, store = typical(1)
+    history = store.histories[store.rows[0].task]
+    history[-1] = replace(history[-1], side=side, policy=policy, prior_version=2)
+    page = Page(task_page(decider, store, store.rows[0].task, now=NOW))
+    known = {"policy ids", "1 % drawn evenly", "canary of version 2", *words}
+    assert {text for _, text in page.texts} & known == words
 
 
 def test_arms_have_counts_and_observed_means() -> None:

@@ -29,7 +29,7 @@ def worth(rates: tuple[float, float], *, metric: str = "returned", doubts: bool 
     rewards = compare(sums(*clicks(1000, rates[0])), sums(*clicks(9000, rates[1])))
     returns = compare(sums(*clicks(1000, 0.1)), sums(*clicks(9000, 0.3)))
     warnings = ("too few tasks",) if doubts else ()
-    return Worth("bestseller", math.inf, rewards, {metric: returns}, 0.1, warnings)
+    return Worth("bestseller", 0.1, 1.6e9, math.inf, rewards, {metric: returns}, warnings)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def worth(rates: tuple[float, float], *, metric: str = "returned", doubts: bool 
         (-0.16, -0.12, -0.08, Words("−12 %", "−16 to −8", "", "down")),
         (-0.04, 0.02, 0.09, Words("−4 to +9 %", "not known yet", "", "")),
         (0.003, 0.05, 0.1, Words("+5.0 %", "0.3 to 10.0", "", "up")),
-        (0.0121, 0.0134, 0.0148, Words("+1.3 %", "1.2 to 1.5", "", "up")),
+        (0.0121, 0.0134, 0.0148, Words("+1.34 %", "1.21 to 1.48", "", "up")),
         (3.1, 4.0, 5.2, Words("+400 %", "310 to 520", "", "up")),
     ],
 )
@@ -62,6 +62,8 @@ def test_what_is_not_known_says_how_many_tasks_are_missing() -> None:
 def test_rewards_below_zero_are_compared_without_per_cent() -> None:
     found = Difference(-0.5, -0.2, (0.21, 0.39))
     assert words_of(found, optimised=True) == Words("+0.30", "0.21 to 0.39", "", "up")
+    near = Difference(0.0, 0.0, (-0.107, 0.106))  # not -0.2 to +0.2
+    assert words_of(near).value == "−0.11 to +0.11"
 
 
 def test_tiles_and_page_name_both_sides_and_escape_names() -> None:
@@ -90,7 +92,11 @@ def test_prometheus_gets_what_is_known() -> None:
     assert "mixts_lift_relative_low 0." in text
     assert "mixts_lift_control_tasks 1000.0" in text
     assert 'mixts_guardrail_difference_high{name="returned"} 0.2' in text
-    unknown = Worth("uniform", math.inf, compare(sums(*clicks(9, 1)), sums(*clicks(9, 1))), {}, 0.1)
+    alike = compare(sums(*clicks(9, 1)), sums(*clicks(9, 1)))
+    unknown = Worth("arm:<b>", 0.1, 1.6e9, math.inf, alike, {}, ended=1.65e9)
+    page = report_page(unknown, "decisions.db", 1.7e9)
+    assert "Lift over the arm &lt;b&gt;" in page
+    assert "ended at 2022-04-15" in page
     text = Metrics().text(lift_gauges(unknown), {}).decode()
     assert "mixts_lift_difference 0.0" in text
     assert "_low" not in text

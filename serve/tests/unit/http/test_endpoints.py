@@ -24,6 +24,7 @@ from mixts_serve.periodic import WindowCloser
 
 import mixts
 from mixts import errors
+from serve.tests.contracts.stores import arms
 from serve.tests.unit.http.calls import Answer, FakeDecider, call, get, post, service
 
 PRIOR = mixts.MixturePrior(
@@ -455,6 +456,20 @@ def test_pages_and_what_they_need(running: Running) -> None:
     for name in ASSETS:
         assert get(running.service, f"/assets/{name}").status == 200
     assert get(running.service, "/assets/..%2Fapp.py").status == 404
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "scheme"), [(None, "http"), ("https", "https"), ("<script>", "http")]
+)
+def test_commands_on_pages_have_the_scheme_of_the_proxy(
+    tmp_path: Path, forwarded: str | None, scheme: str
+) -> None:
+    with DecisionStore(tmp_path / "d.db") as store, Decider(arms(), store) as decider:
+        app = Service(decider, store)
+        headers = [] if forwarded is None else [("x-forwarded-proto", forwarded)]
+        page = get(app, "/", headers=headers).body.decode()
+        app.close()
+    assert f"curl {scheme}://127.0.0.1:8321/v1/decide" in page
 
 
 @pytest.mark.parametrize("prefix", ["", "/mixts", "/a/b"])

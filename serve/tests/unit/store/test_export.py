@@ -102,6 +102,22 @@ def test_features_of_the_actions_that_were_offered(tmp_path: Path) -> None:
     assert table["arm"].null_count == 3
 
 
+def test_a_task_that_is_erased_during_an_export_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = fill_linear(tmp_path / "linear.db")
+    with DecisionStore(tmp_path / "linear.db") as store:
+        read = store.backend.read
+
+        def erase_and_read(*arguments: Any) -> list[Any]:
+            store.backend.transact(lambda transaction: transaction.erase([made[1].task]))
+            return read(*arguments)
+
+        monkeypatch.setattr(store.backend, "read", erase_and_read)
+        n = sum(one.task != made[1].task for one in made)
+        assert export(store, tmp_path / "linear.parquet").n_rows == n
+
+
 @pytest.mark.parametrize(
     ("limits", "sizes"),
     [

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import apsw
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 from mixts_serve import Decide, Decider, DecisionStore, Reward
 from mixts_serve.store import sqlite
 from mixts_serve.store.rebuild import rebuild
-from mixts_serve.store.tables import TABLES
+from mixts_serve.store.tables import TABLES, Table
 
 from mixts.cli import main
 from mixts.errors import StoreError
@@ -121,6 +123,21 @@ def test_erased_rows_are_no_damage_and_lost_ones_are(path: Path) -> None:
     assert found == f"{n} rows of rewards are missing, of which {n - 1} were erased or archived"
     change(path, "UPDATE removed SET n = n + 1 WHERE name = 'rewards'")
     assert any("of removed differs from its checksum" in each for each in damages(path))
+
+
+def test_rows_that_are_erased_during_a_check_are_no_damage(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = sqlite._wrong_rows
+    with DecisionStore(path) as store, DecisionStore(path) as other:
+
+        def erase_and_find(execute: sqlite.Execute, table: Table) -> Iterator[Any]:
+            if table.name == "decisions":
+                other.backend.transact(lambda transaction: transaction.erase(["task 3"]))
+            return find(execute, table)
+
+        monkeypatch.setattr(sqlite, "_wrong_rows", erase_and_find)
+        assert list(store.backend.check()) == []
 
 
 def test_a_number_that_became_large_is_noticed(path: Path) -> None:

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
-import subprocess
 import sys
 import time
 from collections import Counter
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 import pytest
-from mixts_serve import Decide, Decider, DecisionStore, Reward
+from mixts_serve import Decide, Decider, DecisionStore, Reward, refits
+from mixts_serve.store import archive as archives
+from mixts_serve.store import export
 from mixts_serve.store.rebuild import rebuild
 
+from mixts.cli import main
 from serve.tests.contracts.stores import arms
 
 parquet = pytest.importorskip("pyarrow.parquet")
 
-PROGRAM = """
-import sys
-import mixts_serve.store.archive as archives
-from mixts.cli import main
-from mixts_serve import refits
-from mixts_serve.store import sqlite, rebuild, export
-import pyarrow.parquet
-archives.FILE_DECISIONS, archives._NAMES = 20, 3
-print("ready", flush=True)
-sys.stdin.readline()
-sys.exit(main(sys.argv[1:]))
-"""
+COMMANDS = (archives, export, rebuild, refits)
+"""Imported before a command begins, so that kills meet its work."""
+# Each command is a fork of one process that has imported this module.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__])
 LONGEST = 0.5
 """Largest random delay of a kill, in seconds."""
 
@@ -53,23 +50,28 @@ def decisions(path: Path) -> dict[str, str]:
         return {bytes(id).hex(): name for id, name in store.backend.query(sql)}
 
 
+def command(pipe: Connection, words: tuple[str, ...]) -> None:
+    """Run a command, in files so small that there are many, when the test says so."""
+    archives.FILE_DECISIONS, archives._NAMES = 20, 3
+    pipe.send("ready")
+    pipe.recv()
+    sys.exit(main(list(words)))
+
+
 def run(kill_after: float | None, *words: str) -> bool:
     """Run a command, and kill it after some seconds; return whether it ended before."""
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *words],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        process.stdin.write(b"go\n")
-        process.stdin.flush()
+    here, there = multiprocessing.Pipe()
+    process = PROCESSES.Process(target=command, args=(there, words))
+    with here, there:
+        process.start()
+        assert here.recv() == "ready"
+        here.send("go")
         if kill_after is not None:
             time.sleep(kill_after)
             process.kill()
-        _, said = process.communicate()
-        assert process.returncode in (0, -9), said.decode()
-        return process.returncode == 0
+        process.join()
+    assert process.exitcode in (0, -9)
+    return process.exitcode == 0
 
 
 def archived(folder: Path) -> Counter[str]:
