@@ -504,9 +504,13 @@ class Pooled:
         """
 
         def filled(column: Feature, block: Float[Array, "K k"]) -> Bool[Array, " K"]:
-            known = np.ones(len(descriptions), bool)
+            known, before = np.ones(len(descriptions), bool), None
             for k, description in enumerate(descriptions):
                 value = description.get(column.name)
+                if k and value is before:  # all actions of a decision have the same facts
+                    block[k], known[k] = block[k - 1], known[k - 1]
+                    continue
+                before = value
                 if column.name in self.person and not _is_known(column, value):
                     known[k] = False
                     continue
