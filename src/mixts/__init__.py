@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         TabularMDP,
         Trajectory,
     )
-    from mixts.features import Features, LevelFeature, NumberFeature
+    from mixts.features import Features, LevelFeature, NumberFeature, Pooled
     from mixts.learning import PriorCheck, check_prior, learn_prior
     from mixts.logs.fit import fit_logs
     from mixts.planning import MDP
@@ -71,6 +71,7 @@ __all__ = [
     "NumberFeature",
     "Oracle",
     "PoissonArms",
+    "Pooled",
     "PriorCheck",
     "ReplayBandit",
     "Results",
@@ -97,7 +98,7 @@ _NAMES = {
         "BernoulliArms Family GaussianArms LinearBernoulli LinearGaussian LinearStudent "
         "PoissonArms SpendArms Statistics StudentArms TabularMDP Trajectory"
     ),
-    "features": "Features LevelFeature NumberFeature",
+    "features": "Features LevelFeature NumberFeature Pooled",
     "learning": "PriorCheck check_prior learn_prior",
     "logs.fit": "fit_logs",
     "planning": "MDP",

@@ -2,15 +2,17 @@
 
 A linear prior has a coefficient for each number of a row. :class:`Features` keeps what each number
 means, in order: an intercept, numbers that may be scaled, and levels of text. It turns descriptions
-such as ``{"price": 3.2, "brand": "acme"}`` into rows, and rows back into descriptions.
+such as ``{"price": 3.2, "brand": "acme"}`` into rows, and rows back into descriptions. Effects that
+are the same for everybody, such as those of a person's age, are one more number (:class:`Pooled`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from functools import cached_property
+from itertools import pairwise, product
 from math import inf, isfinite
 from typing import Any, ClassVar
 
@@ -19,13 +21,14 @@ import numpy as np
 from mixts import _checks
 from mixts._checks import some_names
 from mixts._tables import is_table, records
-from mixts._typing import Array, ArrayLike, Float, Int
+from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.errors import ActionError, ParameterError
 
 __all__ = [
     "Features",
     "LevelFeature",
     "NumberFeature",
+    "Pooled",
     "name_of",
 ]
 
@@ -302,6 +305,261 @@ class LevelFeature:
 
 Feature = NumberFeature | LevelFeature
 
+MOST_POOLED = 300
+"""Largest number of pooled numbers: each is a coefficient, and a column of what is learned from."""
+PERSON = "person"
+"""In a cross: every fact of the person."""
+OFFSET = "pooled"
+"""Name of the last number of a row: the sum of all pooled effects."""
+
+
+@dataclass(frozen=True, init=False)
+class Pooled:
+    """Effects that are the same for everybody: of facts of a person, of crosses, of a score.
+
+    A *fact* is known of the person (of the task) when a decision is made, and may change from one
+    decision to the next: an age, a country, a campaign. A *term* is one column, or the product of
+    two. All numbers are centred: a fact that is missing, and a level that is not known, count as
+    those of the average person, and contribute 0 to each term.
+
+    Parameters
+    ----------
+    columns
+        What terms are made of: numbers with a centre and a scale, and levels without a reference.
+    terms
+        Names of columns: ``("age",)``, or the product ``("age", "item")``.
+    person
+        The columns that are facts of the person. Others belong to the action, and must be given.
+    means
+        Mean of each number of the columns, in order, which is subtracted; by default 0.
+    coefficients
+        Coefficient of each number of the terms, in order; None before they are learned.
+
+    Examples
+    --------
+    >>> import mixts
+    >>> item = mixts.LevelFeature("item", ("book", "film"))
+    >>> age = mixts.NumberFeature("age", centre=40, scale=10)
+    >>> pooled = mixts.Pooled([age, item], [("age", "item")], ["age"], coefficients=[0.2, -0.2])
+    >>> pooled.names
+    ('age x item=book', 'age x item=film')
+    >>> features = mixts.Features([item], pooled=pooled)
+    >>> features.rows([{"item": "book"}, {"item": "film"}], context={"age": 60})
+    array([[ 1. ,  0. ,  0.4],
+           [ 0. ,  1. , -0.4]])
+    """
+
+    columns: tuple[Feature, ...]
+    terms: tuple[tuple[str, ...], ...]
+    person: tuple[str, ...]
+    means: tuple[float, ...]
+    coefficients: tuple[float, ...] | None
+
+    def __init__(
+        self,
+        columns: Sequence[Feature],
+        terms: Sequence[Sequence[str]],
+        person: Sequence[str] = (),
+        means: Sequence[float] | None = None,
+        coefficients: Sequence[float] | None = None,
+    ) -> None:
+        _freeze(
+            self, columns=tuple(columns), terms=tuple(tuple(term) for term in terms),
+            person=tuple(person),
+        )  # fmt: skip
+        names = [column.name for column in self.columns]
+        if len(set(names)) < len(names):
+            raise ParameterError(f"names of pooled columns must differ, got {names}")
+        used = [name for term in self.terms for name in term]
+        unknown = next((name for name in (*used, *self.person) if name not in names), None)
+        if unknown is not None:
+            raise ParameterError(
+                f"pooled terms and facts must be columns, {some_names(names)}, got {unknown!r}"
+            )
+        if not self.terms or any(len(term) not in (1, 2) for term in self.terms):
+            raise ParameterError(
+                "pooled terms must be at least one, each of one name or two, got "
+                f"{list(self.terms)}"
+            )
+        if len(self.names) > MOST_POOLED:
+            raise ParameterError(self._too_many)
+        n = sum(column.n_numbers for column in self.columns)
+        given = np.zeros(n) if means is None else _checks.real_array(means, "means", 1)
+        if len(given) != n:
+            raise ParameterError(f"means must be {n} numbers, one for each number, got {means!r}")
+        _freeze(self, means=tuple(given.tolist()), coefficients=None)
+        if coefficients is not None:
+            found = _checks.real_array(coefficients, "pooled coefficients", 1)
+            if len(found) != len(self.names):
+                raise ParameterError(
+                    f"pooled coefficients must be {len(self.names)} numbers, one for each of "
+                    f"{some_names(self.names)}, got {len(found)}"
+                )
+            _freeze(self, coefficients=tuple(found.tolist()))
+
+    @property
+    def _too_many(self) -> str:
+        parts = [f"{' x '.join(term)} ({self._n_numbers(term)})" for term in self.terms]
+        return (
+            f"pooled effects have {len(self.names):,} numbers, and at most {MOST_POOLED} are "
+            f"learned: {', '.join(parts)}. Name fewer crosses (--cross, cross=), or keep fewer "
+            "levels (--top-levels, top_levels=)"
+        )
+
+    def _n_numbers(self, term: tuple[str, ...]) -> int:
+        return int(np.prod([self._by_name[name].n_numbers for name in term]))
+
+    @cached_property
+    def _by_name(self) -> dict[str, Feature]:
+        return {column.name: column for column in self.columns}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the numbers of the terms: "age", "age x item=book"."""
+        columns = [[self._by_name[name].names for name in term] for term in self.terms]
+        return tuple(" x ".join(pair) for term in columns for pair in product(*term))
+
+    @property
+    def parts(self) -> list[tuple[str, slice]]:
+        """Each term, "age x item", with its part of ``names``."""
+        ends = np.cumsum([0, *map(self._n_numbers, self.terms)]).tolist()
+        named = [" x ".join(term) for term in self.terms]
+        return [(name, slice(a, b)) for name, (a, b) in zip(named, pairwise(ends), strict=True)]
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether there are coefficients."""
+        return self.coefficients is not None
+
+    @property
+    def n_numbers(self) -> int:
+        """Numbers of a row: one, once there are coefficients."""
+        return 1 if self.is_learned else len(self.names)
+
+    def learned(self, coefficients: ArrayLike) -> Pooled:
+        """Return the same terms with coefficients.
+
+        Parameters
+        ----------
+        coefficients
+            Coefficient of each of ``names``.
+
+        Returns
+        -------
+        Pooled
+            The effects.
+        """
+        numbers = np.asarray(coefficients, float).tolist()
+        return Pooled(self.columns, self.terms, self.person, self.means, numbers)
+
+    def numbers(
+        self, values: Callable[[Feature, Float[Array, "K k"]], Bool[Array, " K"]], n: int
+    ) -> Float[Array, "K p"]:
+        """Return the numbers of the terms, or their sum, of n actions.
+
+        Parameters
+        ----------
+        values
+            Function of a column and its numbers, (n, k), all zero, which it fills in. It returns
+            which actions have a value; the others get the mean.
+        n
+            Number of actions.
+
+        Returns
+        -------
+        array
+            (n, p) before there are coefficients, then (n, 1).
+        """
+        centred, start = {}, 0
+        for column in self.columns:
+            block = np.zeros((n, column.n_numbers))
+            known = values(column, block)
+            block -= self.means[start : start + column.n_numbers]
+            centred[column.name] = np.where(known[:, None], block, 0.0)
+            start += column.n_numbers
+        parts = []
+        for term in self.terms:
+            first, *others = (centred[name] for name in term)
+            for other in others:
+                first = (first[:, :, None] * other[:, None, :]).reshape(n, -1)
+            parts.append(first)
+        joined = np.concatenate(parts, axis=1)
+        if self.coefficients is None:
+            return joined
+        # Unlike BLAS, einsum gives a row the same bits among any number of rows.
+        return np.einsum("kp,p->k", joined, np.array(self.coefficients))[:, None]
+
+    def of_descriptions(self, descriptions: Sequence[Mapping[str, Any]]) -> Float[Array, "K p"]:
+        """Return the numbers of described actions.
+
+        Parameters
+        ----------
+        descriptions
+            Values by name; facts of the person may be missing.
+
+        Returns
+        -------
+        array
+            As :meth:`numbers`.
+        """
+
+        def filled(column: Feature, block: Float[Array, "K k"]) -> Bool[Array, " K"]:
+            known, before = np.ones(len(descriptions), bool), None
+            for k, description in enumerate(descriptions):
+                value = description.get(column.name)
+                if k and value is before:  # all actions of a decision have the same facts
+                    block[k], known[k] = block[k - 1], known[k - 1]
+                    continue
+                before = value
+                if column.name in self.person and not _is_known(column, value):
+                    known[k] = False
+                    continue
+                try:
+                    column.fill(block[k], value)
+                except ActionError as error:
+                    raise ActionError(f"action {k}: {error}") from None
+            return known
+
+        return self.numbers(filled, len(descriptions))
+
+    def header(self) -> dict[str, Any]:
+        """Return the effects as plain values, for files."""
+        return {
+            "columns": [_column_header(column) for column in self.columns],
+            "terms": [list(term) for term in self.terms],
+            "person": list(self.person),
+            "means": list(self.means),
+            "coefficients": _plain(self.coefficients),
+        }
+
+    @classmethod
+    def restore(cls, header: Mapping[str, Any]) -> Pooled:
+        """Return the effects that ``header`` described; everything is checked again.
+
+        Parameters
+        ----------
+        header
+            Plain values, as :meth:`header` returns them.
+
+        Returns
+        -------
+        Pooled
+            The effects.
+        """
+        columns = [_column_of(entry) for entry in header["columns"]]
+        rest = (header[name] for name in ("terms", "person", "means", "coefficients"))
+        return cls(columns, *rest)
+
+
+def _is_known(column: Feature, value: Any) -> bool:
+    """Return whether a fact has a value, and is no unknown level."""
+    if value is None or value == "" or (isinstance(value, float) and not isfinite(value)):
+        return False
+    if isinstance(column, NumberFeature) or not (isinstance(value, str) or _is_number(value)):
+        return True
+    return int(column.places([name_of(value)])[0]) != UNKNOWN
+
+
 _KINDS: dict[str, type[NumberFeature] | type[LevelFeature]] = {
     kind.kind: kind for kind in (NumberFeature, LevelFeature)
 }
@@ -320,6 +578,8 @@ class Features:
         The features in order: names of numbers, :class:`NumberFeature` or :class:`LevelFeature`.
     intercept
         Whether each row begins with a number that is always 1.
+    pooled
+        Effects that are the same for everybody; their sum is the last number of a row.
 
     Examples
     --------
@@ -334,8 +594,14 @@ class Features:
 
     columns: tuple[Feature, ...]
     intercept: bool
+    pooled: Pooled | None
 
-    def __init__(self, columns: Sequence[Feature | str], intercept: bool = False) -> None:
+    def __init__(
+        self,
+        columns: Sequence[Feature | str],
+        intercept: bool = False,
+        pooled: Pooled | None = None,
+    ) -> None:
         if isinstance(columns, (str, bytes)) or not isinstance(columns, Sequence):
             raise ParameterError(f"features must be a list of features or names, got {columns!r}")
         if not isinstance(intercept, (bool, np.bool_)):
@@ -349,7 +615,12 @@ class Features:
                 )
         if not found and not intercept:
             raise ParameterError("features must be at least one, or an intercept, got none")
-        _freeze(self, columns=found, intercept=bool(intercept))
+        if pooled is not None and not isinstance(pooled, Pooled):
+            raise ParameterError(f"pooled must be a mixts.Pooled, got {type(pooled).__name__}")
+        _freeze(self, columns=found, intercept=bool(intercept), pooled=pooled)
+        both = next((name for name in self.facts if name in self.raw_names), None)
+        if both is not None:
+            raise ParameterError(f"{both!r} is a feature, and a fact of the person: leave one out")
         taken = (*((INTERCEPT,) if self.intercept else ()), *self.raw_names)
         for names, what in ((taken, "features"), (self.names, "numbers of a row")):
             repeated = next((name for name in names if names.count(name) > 1), None)
@@ -358,14 +629,33 @@ class Features:
 
     @cached_property
     def raw_names(self) -> tuple[str, ...]:
-        """Names of the features, as descriptions have them."""
-        return tuple(column.name for column in self.columns)
+        """Names of the features, as descriptions have them, without facts of the person."""
+        own = [column.name for column in self.columns]
+        pooled = [] if self.pooled is None else [column.name for column in self.pooled.columns]
+        return (*own, *(name for name in pooled if name not in (*own, *self.facts)))
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """Names of the facts of a person, which descriptions may have, too."""
+        return () if self.pooled is None else self.pooled.person
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Names of the numbers of a row: "intercept", "price", "brand=bolt"."""
+        """Names of the numbers of a row: "intercept", "price", "brand=bolt".
+
+        The last one is "pooled", if there are pooled effects; before these are learned, there is
+        one for each of their numbers.
+        """
         first = (INTERCEPT,) if self.intercept else ()
-        return (*first, *(name for column in self.columns for name in column.names))
+        last: tuple[str, ...] = ()
+        if self.pooled is not None:
+            last = self.pooled.names if self.pooled.coefficients is None else (OFFSET,)
+        return (*first, *(name for column in self.columns for name in column.names), *last)
+
+    @property
+    def n_own(self) -> int:
+        """Number of numbers whose coefficients differ between tasks: all but the pooled ones."""
+        return self.n_numbers - (0 if self.pooled is None else self.pooled.n_numbers)
 
     @property
     def n_numbers(self) -> int:
@@ -384,14 +674,21 @@ class Features:
 
     # -- rows and descriptions ----------------------------------------------------------------
 
-    def rows(self, descriptions: Sequence[Mapping[str, Any]] | Any) -> Float[Array, "K d"]:
+    def rows(
+        self,
+        descriptions: Sequence[Mapping[str, Any]] | Any,
+        context: Mapping[str, Any] | None = None,
+    ) -> Float[Array, "K d"]:
         """Return the rows of described actions.
 
         Parameters
         ----------
         descriptions
             A mapping from each feature's name to its value for each action; or a table of pandas,
-            polars or pyarrow, with a row for each action and a column for each feature.
+            polars or pyarrow, with a row for each action and a column for each feature. Facts of
+            the person may stand beside the features.
+        context
+            Facts of the person, for all actions.
 
         Returns
         -------
@@ -400,6 +697,8 @@ class Features:
         """
         if is_table(descriptions):
             descriptions = records(descriptions)
+        if context is not None:
+            descriptions = self.with_context(descriptions, context)
         if isinstance(descriptions, (Mapping, str)) or not isinstance(descriptions, Sequence):
             raise ActionError(
                 "actions must be a list of descriptions such as "
@@ -411,7 +710,41 @@ class Features:
                 self._fill(rows[k], description)
             except ActionError as error:
                 raise ActionError(f"action {k}: {error}") from None
+        if self.pooled is not None:
+            rows[:, self.n_own :] = self.pooled.of_descriptions(descriptions)
         return rows
+
+    def with_context(self, descriptions: Any, context: Any) -> Any:
+        """Return descriptions of actions with the facts of the person.
+
+        Parameters
+        ----------
+        descriptions
+            One description, or a list of them.
+        context
+            Facts of the person by name; some, or all, may be missing.
+
+        Returns
+        -------
+        dict or list of dict
+            The same actions; each has the facts, too.
+        """
+        if not isinstance(context, Mapping):
+            raise ActionError(f"context must be facts of the person by name, got {context!r}")
+        unknown = next((name for name in context if name not in self.facts), None)
+        if unknown is not None:
+            known = f"facts: {some_names(self.facts)}" if self.facts else "this prior knows none"
+            raise ActionError(f"unknown fact {unknown!r} of the person: leave it out; {known}")
+        if isinstance(descriptions, Mapping):
+            return {**descriptions, **context}
+        if is_table(descriptions):
+            descriptions = records(descriptions)
+        if not isinstance(descriptions, Sequence) or isinstance(descriptions, str):
+            raise ActionError(
+                "a context needs actions that are described, such as "
+                f"{self.example()}, got {type(descriptions).__name__}"
+            )
+        return [self.with_context(one, context) for one in descriptions]
 
     def row(self, description: Mapping[str, Any]) -> Float[Array, " d"]:
         """Return the row of one described action.
@@ -428,6 +761,8 @@ class Features:
         """
         row = np.zeros(self.n_numbers)
         self._fill(row, description)
+        if self.pooled is not None:
+            row[self.n_own :] = self.pooled.of_descriptions([description])[0]
         return row
 
     def check_ranges(self, rows: Float[Array, "K d"]) -> None:
@@ -468,7 +803,23 @@ class Features:
                 columns.append(replace(column, learned=(min(known), max(known))))
             else:
                 columns.append(column)
-        return Features(columns, self.intercept)
+        return Features(columns, self.intercept, self.pooled)
+
+    def learned_pooled(self, coefficients: ArrayLike) -> Features:
+        """Return these features with the coefficients of the pooled effects.
+
+        Parameters
+        ----------
+        coefficients
+            Coefficient of each number of the pooled effects.
+
+        Returns
+        -------
+        Features
+            The same features, whose rows end with the sum of the pooled effects.
+        """
+        assert self.pooled is not None
+        return Features(self.columns, self.intercept, self.pooled.learned(coefficients))
 
     def _fill(self, row: Array, description: Any) -> None:
         if not isinstance(description, Mapping):
@@ -485,17 +836,24 @@ class Features:
                 ) from None
             column.fill(row[part], value)
         if len(description) > len(self.columns):
-            unknown = next(name for name in description if name not in self.raw_names)
+            known = (*self.raw_names, *self.facts)
+            unknown = next((name for name in description if name not in known), None)
+            if unknown is None:
+                return
             raise ActionError(
                 f"unknown feature {unknown!r}: leave it out; features: {some_names(self.raw_names)}"
             )
 
     def example(self) -> dict[str, float | str]:
         """Return a description that an action may have."""
-        return {column.name: column.example for column in self.columns}
+        pooled = () if self.pooled is None else self.pooled.columns
+        by_name = {column.name: column.example for column in (*pooled, *self.columns)}
+        return {name: by_name[name] for name in self.raw_names}
 
     def descriptions(self, rows: ArrayLike) -> list[dict[str, float | str]]:
         """Return the descriptions of actions with these rows: the inverse of :meth:`rows`.
+
+        Pooled effects are a sum, of which no row tells the parts: these are left out.
 
         Parameters
         ----------
@@ -573,14 +931,9 @@ class Features:
 
     def header(self) -> dict[str, Any]:
         """Return the features as plain values, for files."""
-        columns = [
-            {"kind": c.kind, **{f.name: _plain(getattr(c, f.name)) for f in fields(c)}}
-            for c in self.columns
-        ]
-        for column in columns:  # a file has no entry for a range that is not known
-            if column.get("learned", 0) is None:
-                del column["learned"]
-        return {"columns": columns, INTERCEPT: self.intercept}
+        columns = [_column_header(column) for column in self.columns]
+        pooled = {} if self.pooled is None else {OFFSET: self.pooled.header()}
+        return {"columns": columns, INTERCEPT: self.intercept, **pooled}
 
     @classmethod
     def restore(cls, header: Mapping[str, Any]) -> Features:
@@ -596,19 +949,30 @@ class Features:
         Features
             The features.
         """
-        columns = []
-        for entry in header["columns"]:
-            values: dict[str, Any] = {
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in entry.items()
-            }
-            kind = _KINDS.get(str(values.pop("kind", None)))
-            if kind is None:
-                raise ParameterError(
-                    f"unknown kind of feature {entry.get('kind')!r}; known: {sorted(_KINDS)}"
-                )
-            columns.append(kind(**values))
-        return cls(tuple(columns), header[INTERCEPT])
+        columns = [_column_of(entry) for entry in header["columns"]]
+        pooled = Pooled.restore(header[OFFSET]) if OFFSET in header else None
+        return cls(columns, header[INTERCEPT], pooled)
+
+
+def _column_header(column: Feature) -> dict[str, Any]:
+    """Return a column as plain values."""
+    values = {f.name: _plain(getattr(column, f.name)) for f in fields(column)}
+    if values.get("learned", 0) is None:  # a file has no entry for a range that is not known
+        del values["learned"]
+    return {"kind": column.kind, **values}
+
+
+def _column_of(entry: Mapping[str, Any]) -> Feature:
+    """Return the column of plain values."""
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()
+    }
+    kind = _KINDS.get(str(values.pop("kind", None)))
+    if kind is None:
+        raise ParameterError(
+            f"unknown kind of feature {entry.get('kind')!r}; known: {sorted(_KINDS)}"
+        )
+    return kind(**values)
 
 
 def name_of(value: Any) -> str:

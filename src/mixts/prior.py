@@ -15,7 +15,7 @@ from mixts._files import pack_bundle, read_content, unpack_bundle, write_bundle
 from mixts._tables import described_rows
 from mixts._typing import Array, ArrayLike, Bool, Float, Int
 from mixts.belief import Belief
-from mixts.errors import FormatError, MixtsError, ParameterError, StatisticsError
+from mixts.errors import ActionError, FormatError, MixtsError, ParameterError, StatisticsError
 from mixts.families.base import FAMILIES, Family
 from mixts.families.population import arm_population, like_arms
 from mixts.families.statistics import Statistics
@@ -598,7 +598,7 @@ class MixturePrior:
         """
         return self.replace(descriptions=descriptions)
 
-    def action_rows(self, actions: Any) -> Any:
+    def action_rows(self, actions: Any, context: Any = None) -> Any:
         """Replace descriptions of actions by rows of features; all else stays as it is.
 
         Parameters
@@ -606,6 +606,9 @@ class MixturePrior:
         actions
             A mapping from names of features to values, lists of such mappings, or tables: of the
             features by their names, or of the numbers of a row if the features have no names.
+        context
+            Facts of the person by name, for all actions; or a list of them, one for each decision.
+            None: descriptions say what is known.
 
         Returns
         -------
@@ -613,7 +616,25 @@ class MixturePrior:
             Rows of features, (d,), (K, d) or (n, K, d); anything but descriptions is returned as it
             came.
         """
+        if context is not None:
+            actions = self._in_context(actions, context)
         return described_rows(actions, self.features)
+
+    def _in_context(self, actions: Any, context: Any) -> Any:
+        """Return described actions with the facts of the person, or of the person of each."""
+        if self.features is None:
+            raise ActionError(
+                "a context needs a prior whose features have pooled effects, got one without "
+                "names of features"
+            )
+        if not isinstance(context, Sequence) or isinstance(context, str):
+            return self.features.with_context(actions, context)
+        if isinstance(actions, Sequence) and len(actions) == len(context):
+            pairs = zip(actions, context, strict=True)
+            return [self.features.with_context(one, facts) for one, facts in pairs]
+        raise ActionError(
+            f"a list of contexts needs a list of {len(context)} action sets, one for each"
+        )
 
     def replace(self, **changes: Any) -> MixturePrior:
         """Return a prior with other values of some of the constructor's arguments.
@@ -797,6 +818,17 @@ def _checked_features(features: Any, family: Family) -> Features | None:
             f"features must make rows of {family.n_features} numbers for {family!r}, got "
             f"{features.n_numbers}: {', '.join(features.names)}"
         )
+    if features.pooled is not None:
+        if features.pooled.coefficients is None:
+            raise ParameterError(
+                "pooled effects must have coefficients: learn them (mixts fit --person), or give "
+                "them to mixts.Pooled"
+            )
+        if not family.has_offset:
+            raise ParameterError(
+                "features with pooled effects need a family whose last coefficient is 1 in every "
+                "component, without variance: family.with_offset() adds it"
+            )
     return features
 
 

@@ -159,3 +159,35 @@ fault(
         "self._of(policy) - self._of(over)[::-1]",
     ),
 )
+
+# -- pooled effects ------------------------------------------------------------------------------
+
+POOLED = "tests/oracles/test_pooled.py"
+
+fault(
+    "what tasks explain themselves counts half beside pooled effects",
+    f"{POOLED}::test_the_gradient_is_that_of_the_evidence[common noise]",
+    edit(
+        "mixts.learning.pooled:_of_triangles",
+        "gradient -= less.T @ (by_row * own.ravel())",
+        "gradient -= 0.5 * less.T @ (by_row * own.ravel())",
+    ),
+)
+fault(
+    "clicks count at the mean of the log odds, without their spread",
+    f"{POOLED}::test_the_gradient_is_that_of_the_evidence[clicks]",
+    edit(
+        "mixts.learning.pooled:_of_clicks",
+        "np.sqrt(np.maximum(spread, 0.0))[:, None] * z",
+        "0.0 * z",
+    ),
+)
+fault(
+    "a fact that is not known has its raw mean",
+    "tests/unit/test_pooled_features.py::test_what_is_not_known_is_that_of_the_average_person",
+    edit(
+        "mixts.features:Pooled.numbers",
+        "np.where(known[:, None], block, 0.0)",
+        "block",
+    ),
+)

@@ -41,6 +41,7 @@ PUBLIC_NAMES = [
     "NumberFeature",
     "Oracle",
     "PoissonArms",
+    "Pooled",
     "PriorCheck",
     "ReplayBandit",
     "Results",

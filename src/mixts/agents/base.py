@@ -13,7 +13,7 @@ from mixts._files import read_bundle, write_bundle
 from mixts._tasks import TaskAxis
 from mixts._typing import ActionsLike, Array, ArrayLike, Bool, Float, Int, Seed
 from mixts.agents.offers import Choice, Offer
-from mixts.errors import FormatError, MixtsError
+from mixts.errors import ActionError, FormatError, MixtsError
 from mixts.families.choice import draw_rows
 from mixts.families.trajectory import Trajectory
 
@@ -91,6 +91,7 @@ class Agent(ABC):
         values: Any = None,
         costs: Any = None,
         top: int | None = None,
+        context: Any = None,
     ) -> Any:
         """Choose an action for each task, or for each entry of ``tasks``.
 
@@ -117,6 +118,11 @@ class Agent(ABC):
             Number of actions to rank; None for one action. The first is the action that the agent
             draws, and the others follow by their expected utility; :class:`MixTS` ranks one draw,
             :class:`BayesUCB` its quantiles.
+        context
+            Facts of the person by name, if the prior's features have pooled effects
+            (:class:`mixts.Pooled`): one mapping, or a list of them, one for each decision with a
+            list of action sets. What is missing counts as that of the average person. Give the same
+            context to ``update``.
 
         Returns
         -------
@@ -143,6 +149,8 @@ class Agent(ABC):
         >>> agent.act(values=[3.0, 1.0], top=2)
         array([0, 1])
         """
+        if context is not None:
+            actions = self._in_context(actions, context)
         if (
             self._quick_belief is not None
             and tasks is None
@@ -173,6 +181,7 @@ class Agent(ABC):
         values: Any = None,
         costs: Any = None,
         top: int | None = None,
+        context: Any = None,
     ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """Return the probability of each action in the next decision, and its standard error.
 
@@ -187,6 +196,8 @@ class Agent(ABC):
         top
             If given, return the probability that each action is among the ``top`` actions that
             ``act`` would rank.
+        context
+            As in ``act``.
 
         Returns
         -------
@@ -203,6 +214,8 @@ class Agent(ABC):
         >>> probabilities.round(3)
         array([0.8, 0.2])
         """
+        if context is not None:
+            actions = self._in_context(actions, context)
         offer = self.offer(
             actions, tasks, mask, waiting=waiting, values=values, costs=costs, top=top
         )
@@ -222,6 +235,7 @@ class Agent(ABC):
         costs: Any = None,
         top: int | None = None,
         new_share: float | tuple[float, float] | None = None,
+        context: Any = None,
     ) -> tuple[Any, Float[Array, "..."], Float[Array, "..."]]:
         """Draw the action from the very probabilities that are returned, ready to be logged.
 
@@ -247,6 +261,8 @@ class Agent(ABC):
             the largest; the rest goes to the other available arms in proportion. A floor is added
             after that. With ``top``, it is the share of the rankings that have new arms; in the
             smallest share, the last place goes to a new arm. None: no limit.
+        context
+            As in ``act``.
 
         Returns
         -------
@@ -264,6 +280,8 @@ class Agent(ABC):
         >>> probabilities.round(3)
         array([0.74, 0.26])
         """
+        if context is not None:
+            actions = self._in_context(actions, context)
         offer = self.offer(
             actions, tasks, mask, floor, waiting,
             values=values, costs=costs, top=top, new_share=new_share,
@@ -334,6 +352,10 @@ class Agent(ABC):
     def _act(self, offer: Offer) -> Int[Array, "m ..."]:
         """Return the actions of decisions whose probabilities nobody wants to know."""
         return self.decide(offer).actions
+
+    def _in_context(self, actions: Any, context: Any) -> Any:
+        """Return the rows of actions for a person, or for the person of each decision."""
+        raise ActionError(f"a {type(self).__name__} takes no context: leave it out")
 
     def _new_arms(self) -> Bool[Array, " k"]:
         """Return the mask of new arms; empty if there are none."""

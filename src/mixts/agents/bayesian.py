@@ -178,6 +178,8 @@ class BeliefAgent(Agent):
         actions: ActionsLike | Trajectory,
         outcomes: ArrayLike | None = None,
         tasks: ArrayLike | None = None,
+        *,
+        context: Any = None,
     ) -> None:
         """Update every component and the weights, lines 7 to 9  [paper: Alg. 1].
 
@@ -192,8 +194,16 @@ class BeliefAgent(Agent):
             The reward of each action; None for a trajectory.
         tasks
             The task of each observation; None for one observation of each task in order.
+        context
+            Facts of the person when the action was chosen, as in ``act``: one mapping, or a list of
+            them, one for each observation.
         """
+        if context is not None:
+            actions = self._in_context(actions, context)
         self.belief.update(actions, outcomes, tasks)
+
+    def _in_context(self, actions: Any, context: Any) -> Any:
+        return self.prior.action_rows(actions, context)
 
     # -- the policy -----------------------------------------------------------------------------
 

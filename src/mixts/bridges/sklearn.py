@@ -93,7 +93,7 @@ class MixturePriorEstimator(DensityMixin, BaseEstimator):  # type: ignore[misc]
         keeps each fit in its process.
     random_state
         The ``seed`` of :func:`mixts.learn_prior`.
-    noise_std, noise, covariance_type, horizon, initial, support
+    noise_std, noise, covariance_type, horizon, initial, support, offset
         As in :class:`mixts.learning.LearningOptions`.
     n_restarts, max_iterations, tolerance, select, max_components, n_folds, robust
         As in :class:`mixts.learning.LearningOptions`.

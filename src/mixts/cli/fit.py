@@ -63,6 +63,12 @@ def _add_columns(logs: Any, columns: dict[str, argparse.Action]) -> None:
     add("--arm", metavar="COLUMN", help="arm that was chosen")
     described = "or columns that describe the choice, numbers or text"
     add("--features", type=_names, metavar="A,B,...", help=described)
+    facts = "facts about the person, whose effects are the same for everybody"
+    add("--person", type=_names, default=(), metavar="A,B,...", help=facts)
+    pairs = "products with such effects, as age:item (default: each fact with each feature)"
+    add("--cross", type=_names, default=(), metavar="A:B,...", help=pairs)
+    other = "prediction of another model: log odds of a click, or the reward; its slope is learned"
+    add("--score", metavar="COLUMN", help=other)
     names = "features that are text although they look like numbers"
     add("--text", type=_names, default=(), metavar="A,B,...", help=names)
     top = f"keep N levels of each text feature; the rest are one (default: all, max {MOST_LEVELS})"
@@ -243,6 +249,7 @@ def summary(
         *([logs.missing] if logs.missing else []),
         f"{logs.family}: {logs.why}",
         fit.outcome,
+        *_wrapped(fit.pooled),
         *([] if fit.noise is None else _wrapped(fit.noise.sentence)),
         *_wrapped(fit.once),
         *_indented(f"{kind}".replace("`", "") for kind in fit_kinds(fit)),

@@ -105,9 +105,10 @@ class PastTasks:
     def crossed(self) -> bool:
         """Whether training tasks may be held out in turn.
 
-        Held-out tasks that are later than all others must not be learned from.
+        Held-out tasks that are later than all others must not be learned from. Pooled effects were
+        learned from all training tasks.
         """
-        return self.fit.logs.times is None
+        return self.fit.logs.times is None and not self.fit.effects
 
     @cached_property
     def statistics(self) -> Statistics:

@@ -301,7 +301,7 @@ def compare_policies(
     task. Their rival is the bestseller: always the arm with the highest mean reward in the same
     training rows; arms that were hardly tried (less than a tenth as often as the average arm) are
     left out. With features the rival is one regression on all training rows, logistic for clicks:
-    it takes the row with the highest predicted reward.
+    it takes the row with the highest predicted reward. It has the pooled effects of the fit, too.
 
     Recorded rewards are replayed. A chosen arm gives one of the rewards that the task recorded for
     it, in random order; an arm without rewards left cannot be chosen: see
@@ -313,7 +313,8 @@ def compare_policies(
 
     Held-out tasks of the fit come first. If these are not enough, the training tasks are divided
     into up to four parts, and for each part a prior is learned without it; but not if the logs have
-    times, because then the held-out tasks are the latest.
+    times, because then the held-out tasks are the latest, nor if the fit has pooled effects, which
+    were learned from all training tasks.
 
     Parameters
     ----------

@@ -211,6 +211,34 @@ class Family(ABC):
         """
         raise ParameterError(f"{self!r} has no features")
 
+    @property
+    def has_offset(self) -> bool:
+        """Whether the last number of a feature row is an offset: its coefficient is always 1."""
+        return False
+
+    def with_offset(self) -> Family:
+        """Return the same prior for rows with one more number, whose coefficient is known to be 1.
+
+        Rewards then depend on ``a'theta + offset``: the offset is the part of an action's effect
+        that is the same in all tasks.
+
+        Returns
+        -------
+        Family
+            The family with one more coefficient, the last one, without variance.
+        """
+        raise ParameterError(f"{self!r} has no features")
+
+    def without_offset(self) -> Family:
+        """Return the prior of the other coefficients: the inverse of :meth:`with_offset`.
+
+        Returns
+        -------
+        Family
+            The family without the last coefficient.
+        """
+        raise ParameterError(f"{self!r} has no features")
+
     @abstractmethod
     def collapse(self, weights: Float[Array, " L"]) -> Family:
         """Return one component that keeps the moments of the mixture with these weights.

@@ -186,6 +186,37 @@ class CoefficientFamily(Family):
         covariance = (covariance + np.swapaxes(covariance, -1, -2)) / 2
         return self.with_moments(mean, covariance, "tied" if tied else "full")
 
+    # -- offsets --------------------------------------------------------------------------------
+
+    @cached_property
+    def has_offset(self) -> bool:
+        """Whether the last coefficient is 1, without variance, under every component."""
+        if self.n_features < 2:
+            return False
+        last = np.diagonal(self.full_covariances(), axis1=1, axis2=2)[:, -1]
+        # The moments of a mixture are right to rounding.
+        return bool((np.abs(self.mean[:, -1] - 1) < 1e-9).all() and (last < 1e-18).all())
+
+    def with_offset(self) -> Self:
+        mean = np.pad(self.mean, ((0, 0), (0, 1)), constant_values=1.0)
+        covariance, kind = self.covariance, self.covariance_type
+        if kind == "spherical":
+            covariance = np.repeat(covariance[:, None], self.n_features, axis=1)
+            kind = "diag"
+        ends = [(0, int(kind == "tied" or axis > 0)) for axis in range(covariance.ndim)]
+        return self.with_moments(mean, np.pad(covariance, ends), kind)
+
+    def without_offset(self) -> Self:
+        kind = self.covariance_type
+        kept = [
+            slice(None, -1 if kind == "tied" or axis > 0 else None)
+            for axis in range(self.covariance.ndim)
+        ]
+        return self.with_moments(self.mean[:, :-1], self.covariance[tuple(kept)], kind)
+
+    def learning_settings(self) -> dict[str, Any]:
+        return {"offset": True} if self.has_offset else {}
+
     def collapse(self, weights: Float[Array, " L"]) -> Self:
         """Return one component with the mean and the covariance of the mixture: UniTS."""
         mean, covariance = self._mixed_moments(weights, self.full_covariances())

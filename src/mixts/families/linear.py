@@ -509,7 +509,7 @@ class LinearGaussian(LinearFamily):
         return {"noise_std": self.noise_std, "covariance_type": self.covariance_type}
 
     def learning_settings(self) -> dict[str, Any]:
-        return {"noise_std": self.noise_std}
+        return {"noise_std": self.noise_std, **super().learning_settings()}
 
     @property
     def unit_noise(self) -> float:  # type: ignore[override]

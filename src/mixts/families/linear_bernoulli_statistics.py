@@ -321,7 +321,7 @@ class LinearBernoulliStatistics(Statistics):
 
     # -- other statistics ---------------------------------------------------------------------
 
-    def mapped(self, matrix: Float[Array, "d d"]) -> Self:
+    def mapped(self, matrix: Float[Array, "e d"]) -> Self:
         """Return the statistics of the same observations with rows ``matrix @ row``."""
         arrays = {name: self.array(name) for name in self.fields}
         return self._like(self.single, {**arrays, "rows": arrays["rows"] @ matrix.T})

@@ -60,7 +60,7 @@ class LinearStatistics(Statistics):
         factor = self.array("factor")[:, :-1, :-1]
         return np.einsum("nij,nik->jk", factor, factor)
 
-    def mapped(self, matrix: Float[Array, "d d"]) -> Self:
+    def mapped(self, matrix: Float[Array, "e d"]) -> Self:
         """Return the statistics of the same observations with rows ``matrix @ row``."""
         factor = self.array("factor")
         rows = np.concatenate([factor[..., :-1] @ matrix.T, factor[..., -1:]], axis=2)

@@ -31,7 +31,7 @@ class NoisyTasks:
     """Families whose tasks have a noise of their own, the last of a task's parameters."""
 
     def learning_settings(self) -> dict[str, Any]:
-        return {"noise": "per-task"}
+        return {"noise": "per-task", **super().learning_settings()}  # type: ignore[misc]
 
     def reward_parameters(
         self, parameters: Float[Array, "n p"], arms: Int[Array, " n"], means: Float[Array, " n"]

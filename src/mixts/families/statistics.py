@@ -234,13 +234,13 @@ class Statistics(ABC):
         """Sum of row' row over the feature rows of all observations."""
         raise StatisticsError(f"{type(self).__name__} has no feature rows")
 
-    def mapped(self, matrix: Float[Array, "d d"]) -> Self:
+    def mapped(self, matrix: Float[Array, "e d"]) -> Self:
         """Return the statistics of the same observations with feature rows ``matrix @ row``.
 
         Parameters
         ----------
         matrix
-            The matrix, (d, d).
+            The matrix, (e, d): the new rows have e numbers.
 
         Returns
         -------

@@ -8,6 +8,7 @@ from mixts.learning.learn import Learned, flat_family, learn, learn_prior, robus
 from mixts.learning.measures import Evidence
 from mixts.learning.models.predictive import mixture_evidence
 from mixts.learning.options import LearningOptions, Method, Rule
+from mixts.learning.pooled import LearnedPooled, learn_pooled, with_offsets
 from mixts.learning.refit import refit, refit_prior
 from mixts.learning.select import Selection
 from mixts.learning.two_stage import (
@@ -22,6 +23,7 @@ __all__ = [
     "Evidence",
     "History",
     "Learned",
+    "LearnedPooled",
     "LearningOptions",
     "Matched",
     "Method",
@@ -32,6 +34,7 @@ __all__ = [
     "flat_family",
     "gaussian_of_estimates",
     "learn",
+    "learn_pooled",
     "learn_prior",
     "match_components",
     "mixture_evidence",
@@ -43,4 +46,5 @@ __all__ = [
     "ridge_estimates",
     "robust_prior",
     "statistics_of",
+    "with_offsets",
 ]

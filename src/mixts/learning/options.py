@@ -19,7 +19,7 @@ Rule = Literal["stack", "best", "one-standard-error"]
 """What becomes of mixtures with different numbers of components: join those that predict best
 together, or take the one that predicts best, or the smallest within one standard error of it."""
 
-_OF_MODELS = ("noise_std", "noise", "covariance_type", "horizon", "initial", "support")
+_OF_MODELS = ("noise_std", "noise", "covariance_type", "horizon", "initial", "support", "offset")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,10 @@ class LearningOptions:
         For MDPs: the length of an episode (required), the distribution of the first state, and
         which transitions are possible, boolean (X, A, X). Learned counts are exactly zero only
         where ``support`` is false.
+    offset
+        For tasks with features: whether the last number of a row is an offset, whose coefficient is
+        1 in every task, such as the log odds of another model. The learned prior says so: that
+        coefficient has the mean 1 and no variance.
     n_restarts
         For "evidence": number of starts; None: 5 on all tasks, 2 on all but those of one fold.
     max_iterations, tolerance
@@ -70,6 +74,7 @@ class LearningOptions:
     horizon: int | None = None
     initial: ArrayLike | None = None
     support: ArrayLike | None = None
+    offset: bool = False
     n_restarts: int | None = None
     max_iterations: int = 1000
     tolerance: float = 1e-5

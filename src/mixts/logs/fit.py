@@ -5,6 +5,7 @@ This is what ``mixts fit`` does; the command only parses options and prints a :c
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from mixts.learning.models import has_noise
 from mixts.learning.models.predictive import mixture_evidence
 from mixts.learning.noise import NoiseChoice, common_noise, compare_noise
 from mixts.learning.options import Noise
+from mixts.learning.pooled import LearnedPooled, alternate, with_offsets
 from mixts.learning.refit import refit
 from mixts.learning.stack import component_names
 from mixts.logs.files import Paths
@@ -123,16 +125,27 @@ def _fitted(
     elif tasks.schema.exported:
         found = (*found, LogWarning("service-log", _SERVICE_LOG))
     divided = divide(tasks, settings.held_out, settings.seed, engine)
-    observed, matrix = divided.statistics, None
-    if tasks.space is not None:
-        # Without a mean to subtract, a diagonal covariance of the scaled rows stays diagonal.
-        matrix = scaling(tasks.space, observed, centred=settings.covariance_type != "diag")
+    matrix = _matrix(tasks, divided.statistics, settings)
     shown = all(warning.code != NO_KINDS for warning in found)
     n_compared, choice = 0, None
+    effects: tuple[tuple[str, float], ...] = ()
     if start is not None and settings.is_refit:
-        learned = refit(start, observed, n_tasks=settings.start_tasks)
+        learned = refit(start, divided.statistics, n_tasks=settings.start_tasks)
     else:
-        learned, n_compared, choice = _learned(mapped(observed, matrix), settings, shown, engine)
+        if tasks.schema.is_pooled:
+            settings = replace(settings, offset=True)
+        if tasks.is_open:
+            found_effects, n_compared, choice = _with_pooled(
+                tasks, mapped(divided.statistics, matrix), settings, shown, engine
+            )
+            beta, learned = found_effects.coefficients, found_effects.learned
+            effects = _effects(tasks, divided.statistics, beta)
+            tasks = tasks.with_pooled(beta)
+            divided = replace(divided, statistics=with_offsets(divided.statistics, beta))
+            matrix = _matrix(tasks, divided.statistics, settings)
+        else:
+            observed = mapped(divided.statistics, matrix)
+            learned, n_compared, choice = _learned(observed, settings, shown, engine)
         learned = replace(
             learned,
             prior=unmapped(learned.prior, matrix),
@@ -146,13 +159,60 @@ def _fitted(
     fit = Fit(
         tasks, settings, learned, prior, divided.training, divided.held_out, None, n_compared,
         divided.statistics, (*found, *([] if divided.warning is None else [divided.warning])),
-        choice, once,
+        choice, once, effects=effects,
     )  # fmt: skip
     if on_learned is not None:
         on_learned(fit)
     if not len(divided.held_out):
         return fit
     return replace(fit, check=_check(fit, matrix), against_start=_against_start(fit))
+
+
+def _matrix(
+    tasks: TaskLogs, observed: Statistics, settings: FitSettings
+) -> Float[Array, "d d"] | None:
+    """Return the matrix that gives features a common scale; None for arms."""
+    if tasks.space is None:
+        return None
+    # Without a mean to subtract, a diagonal covariance of the scaled rows stays diagonal.
+    return scaling(tasks.space, observed, centred=settings.covariance_type != "diag")
+
+
+def _with_pooled(
+    tasks: TaskLogs,
+    observed: Statistics,
+    settings: FitSettings,
+    shown: bool,
+    engine: EngineLike,
+) -> tuple[LearnedPooled, int, NoiseChoice | None]:
+    """Learn pooled effects and the mixture in turn; what is compared is compared once."""
+    compared: list[tuple[int, NoiseChoice | None]] = []
+
+    def mixture(known: Statistics, before: Learned | None) -> Learned:
+        if before is not None:
+            return _relearned(known, settings, before, compared[0][1], engine)
+        learned, n_compared, choice = _learned(known, settings, shown, engine)
+        compared.append((n_compared, choice))
+        return learned
+
+    assert tasks.space is not None and tasks.space.pooled is not None  # noqa: PT018
+    n_pooled = tasks.space.pooled.n_numbers
+    return alternate(observed, n_pooled, mixture, seed=settings.seed), *compared[0]
+
+
+def _effects(
+    tasks: TaskLogs, observed: Statistics, beta: Float[Array, " p"]
+) -> tuple[tuple[str, float], ...]:
+    """Return the size of each pooled term: the root mean square of what it adds to a reward."""
+    space = tasks.space
+    assert space is not None and space.pooled is not None  # noqa: PT018
+    squares = observed.feature_squares[space.n_own :, space.n_own :]
+    mean = squares / max(int(np.sum(observed.n_observations)), 1)
+    found: list[tuple[str, float]] = []
+    for name, part in space.pooled.parts:
+        square = float(beta[part] @ mean[part, part] @ beta[part])
+        found.append((name, math.sqrt(max(square, 0.0))))
+    return tuple(sorted(found, key=lambda one: -one[1]))
 
 
 def _against_start(fit: Fit) -> Evidence | None:
@@ -302,7 +362,11 @@ def _learned(
         return learned, n_compared, None
     number = learned.selection or learned.prior.n_components
     n = number if isinstance(number, int) else number.n_kinds or number.chosen
-    options = {"covariance_type": settings.covariance_type, "engine": engine}
+    options = {
+        "covariance_type": settings.covariance_type,
+        "offset": settings.offset,
+        "engine": engine,
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         try:
@@ -363,20 +427,27 @@ def learn_from(
     if settings.start is not None and settings.is_refit:
         learned = refit(settings.start, observed, n_tasks=settings.start_tasks)
         return _again(learned, fit), learned.unimodal
-    matrix = None
-    if logs.space is not None:
-        matrix = scaling(logs.space, observed, centred=settings.covariance_type != "diag")
-    per_task = settings.noise == "per-task" if fit.noise is None else fit.noise.chosen == "per-task"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        learned = learn(
-            mapped(observed, matrix),
-            fit.learned.selection or fit.learned.prior.n_components,
-            **settings.learning("per-task" if per_task else "common"),
-            engine=engine,
-        )
+    matrix = _matrix(logs, observed, settings)
+    learned = _relearned(mapped(observed, matrix), settings, fit.learned, fit.noise, engine)
     learned = replace(learned, prior=unmapped(learned.prior, matrix))
     return _again(learned, fit), unmapped(learned.unimodal, matrix)
+
+
+def _relearned(
+    tasks: Statistics,
+    settings: FitSettings,
+    before: Learned,
+    choice: NoiseChoice | None,
+    engine: EngineLike,
+) -> Learned:
+    """Learn from other tasks, or beside other offsets, with the kinds and the noise of before."""
+    per_task = settings.noise == "per-task" if choice is None else choice.chosen == "per-task"
+    number = before.selection or before.prior.n_components
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return learn(
+            tasks, number, **settings.learning("per-task" if per_task else "common"), engine=engine
+        )
 
 
 def _again(learned: Learned, fit: Fit) -> MixturePrior:

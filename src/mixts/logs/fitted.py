@@ -144,6 +144,9 @@ class Fit:
     against_start: Evidence | None = None
     """Evidence of the held-out tasks beside that of the earlier prior, "the earlier prior"; None
     unless learning went on from one."""
+    effects: tuple[tuple[str, float], ...] = ()
+    """Pooled terms, each with the root mean square of what it adds to a reward, or to its log odds;
+    the largest comes first. Empty without pooled effects, and in a refit."""
 
     @property
     def n_components(self) -> int:
@@ -189,6 +192,23 @@ class Fit:
     def items(self) -> tuple[str, ...]:
         """Names of the arms, or of the features."""
         return self.logs.arms or self.logs.features or ()
+
+    @property
+    def pooled(self) -> str:
+        """Pooled effects with their sizes in a sentence; "" if none were learned."""
+        if not self.effects:
+            return ""
+        if not self.effects[0][1]:
+            return (
+                "No effects that are the same for everybody: held-out tasks are predicted best "
+                f"without {', '.join(name for name, _ in self.effects)}."
+            )
+        unit = "log odds" if self.logs.family == "logistic" else "reward"
+        sizes = ", ".join(f"{name} {size:.2g}" for name, size in self.effects)
+        return (
+            f"Effects that are the same for everybody, by what they usually add to the {unit}: "
+            f"{sizes}."
+        )
 
     @property
     def outcome(self) -> str:

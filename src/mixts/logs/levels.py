@@ -6,15 +6,17 @@ nor on the processes that read them.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from mixts.engines import Engine
 from mixts.errors import ParameterError
-from mixts.features import Feature, Features, LevelFeature, NumberFeature
+from mixts.features import Feature, Features, LevelFeature, NumberFeature, Pooled
 from mixts.logs.files import Piece, RowBatch, are_numbers, batches_of, number_columns
 from mixts.logs.rows import coded_names, is_number, numbers, sorted_order
 from mixts.logs.schema import LogSchema
@@ -43,13 +45,24 @@ class Values:
     n_numbers: int = 0
     counts: Counter[str] | None = None
     """None if there are too many different values to be levels."""
+    sums: tuple[float, float] = (0.0, 0.0)
+    """Sum of the finite numbers, and of their squares."""
+    ends: tuple[float, float] = (np.inf, -np.inf)
+    """Smallest and largest finite number."""
+    n_finite: int = 0
+    """Number of finite numbers."""
 
     def __add__(self, other: Values) -> Values:
         both = None
         if self.counts is not None and other.counts is not None:
             both = self.counts + other.counts
             both = both if len(both) <= _MOST_COUNTED else None
-        return Values(self.n + other.n, self.n_numbers + other.n_numbers, both)
+        return Values(
+            self.n + other.n, self.n_numbers + other.n_numbers, both,
+            (self.sums[0] + other.sums[0], self.sums[1] + other.sums[1]),
+            (min(self.ends[0], other.ends[0]), max(self.ends[1], other.ends[1])),
+            self.n_finite + other.n_finite,
+        )  # fmt: skip
 
     @property
     def are_numbers(self) -> bool:
@@ -78,10 +91,12 @@ def find_features(jobs: Sequence[tuple[Piece, str]], schema: LogSchema, engine: 
         Where files are read.
     """
     known = [number_columns(piece) for piece in {piece.path: piece for piece, _ in jobs}.values()]
+    terms = schema.terms
+    pooled = [name for name in schema.feature_columns if any(name in term for term in terms)]
     unclear = tuple(
         name
         for name in schema.feature_columns
-        if name in schema.text or not all(name in names for names in known)
+        if name in (*schema.text, *pooled) or not all(name in names for names in known)
     )
     found = {name: Values(counts=Counter()) for name in unclear}
     if unclear:
@@ -90,14 +105,44 @@ def find_features(jobs: Sequence[tuple[Piece, str]], schema: LogSchema, engine: 
             found = {name: found[name] + part[name] for name in unclear}
     columns: list[Feature] = []
     has_constant = schema.intercept
-    for name in schema.feature_columns:
-        if name not in found or (name not in schema.text and found[name].are_numbers):
+    numbers = {name for name in schema.feature_columns if _are_numbers(name, found, schema)}
+    for name in cast("tuple[str, ...]", schema.features or ()):
+        if name in numbers:
             columns.append(NumberFeature(name))
             continue
         # A constant and all levels of a feature would say the same: the first level goes.
         columns.append(_level_feature(name, found[name], schema.top_levels, has_constant))
         has_constant = True
-    return Features(columns, schema.intercept)
+    if not terms:
+        return Features(columns, schema.intercept)
+    made = [_pooled_column(name, found[name], name in numbers, schema) for name in pooled]
+    means = [mean for _, means in made for mean in means]
+    effects = Pooled([column for column, _ in made], terms, tuple(schema.person), means)
+    return Features(columns, schema.intercept, effects)
+
+
+def _are_numbers(name: str, found: Mapping[str, Values], schema: LogSchema) -> bool:
+    return name not in found or (name not in schema.text and found[name].are_numbers)
+
+
+def _pooled_column(
+    name: str, values: Values, is_number: bool, schema: LogSchema
+) -> tuple[Feature, list[float]]:
+    """Return a column of pooled effects, and the means of its numbers."""
+    if not is_number:
+        column = _level_feature(name, values, schema.top_levels, has_constant=False)
+        assert values.counts is not None  # or it would have been refused
+        known = [values.counts[level] for level in column.levels]
+        if column.other is not None:
+            known[column.levels.index(column.other)] += values.n - sum(known)
+        return column, [count / max(values.n, 1) for count in known]
+    n = max(values.n_finite, 1)
+    mean = values.sums[0] / n
+    spread = math.sqrt(max(values.sums[1] / n - mean**2, 0.0))
+    low, high = values.ends
+    if not low < high:
+        raise ParameterError(f"{name!r} is the same in all rows: leave it out")
+    return NumberFeature(name, mean, spread or high - low, (low, high)), [0.0]
 
 
 def count_values(
@@ -115,14 +160,17 @@ def _values(batch: RowBatch, name: str) -> Values:
     column = batch.columns[name]
     codes, names = coded_names(column, f"feature {name!r}")
     used = np.bincount(codes[codes >= 0], minlength=len(names))
-    n_numbers = 0
+    n_numbers, some = 0, np.empty(0)
     if are_numbers(column.type, text=True):
-        _, missing, broken = numbers(column, f"feature {name!r}")
+        found, missing, broken = numbers(column, f"feature {name!r}")
         n_numbers = int((~(missing | broken)).sum())
+        some = found[np.isfinite(found)]
     counts = None
     if len(names) <= _MOST_COUNTED:
         counts = Counter({name: n for name, n in zip(names, used.tolist(), strict=True) if n})
-    return Values(int((codes >= 0).sum()), n_numbers, counts)
+    ends = (float(some.min(initial=np.inf)), float(some.max(initial=-np.inf)))
+    sums = (float(some.sum()), float((some**2).sum()))
+    return Values(int((codes >= 0).sum()), n_numbers, counts, sums, ends, len(some))
 
 
 def _level_feature(

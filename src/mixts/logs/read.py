@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from mixts._progress import step
-from mixts._typing import Array, Int
+from mixts._typing import Array, Float, Int
 from mixts.engines import EngineLike, engine_of
 from mixts.errors import FormatError, LogsError
 from mixts.families import Statistics
 from mixts.features import Features
+from mixts.learning.pooled import with_offsets
 from mixts.logs.bad_rows import OTHER_ARM, BadRows, unusable_rewards, without_reward
 from mixts.logs.decisions import feature_column
 from mixts.logs.files import Log, Paths, Piece, delimiter_of, log_files, pieces_of
@@ -72,6 +73,34 @@ class TaskLogs:
         """Features, with their levels and the ranges of the rows; None for arms."""
         known = self.schema.space
         return None if known is None else known.learned_from(self.spans.low, self.spans.high)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether rows have numbers of pooled effects, whose coefficients are not known yet."""
+        space = self.schema.space
+        return space is not None and space.pooled is not None and not space.pooled.is_learned
+
+    def with_pooled(self, coefficients: Float[Array, " p"]) -> TaskLogs:
+        """Return the same logs with the coefficients of their pooled effects.
+
+        Parameters
+        ----------
+        coefficients
+            Coefficient of each number of the pooled effects.
+
+        Returns
+        -------
+        TaskLogs
+            Logs whose rows end with the sum of the pooled effects.
+        """
+        assert self.schema.space is not None
+        space = self.schema.space.learned_pooled(coefficients)
+        return replace(
+            self,
+            statistics=with_offsets(self.statistics, coefficients),
+            features=space.names,
+            schema=replace(self.schema, features=space),
+        )
 
     @property
     def missing(self) -> str:

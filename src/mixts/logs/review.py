@@ -63,7 +63,7 @@ def review(logs: TaskLogs) -> tuple[LogWarning, ...]:
     _refuse(logs)
     warnings = [
         _unknown_arms(logs), *_lost_rows(logs), _constant_features(logs), _task_features(logs),
-        _other_units(logs),
+        _other_units(logs), _score_scale(logs),
         _empty_rewards(logs), _only_purchases(logs), _unusable_rewards(logs), _few_tasks(logs),
         _short_tasks(logs), _rare_arms(logs), _outliers(logs), copies(logs), sorted_rows(logs),
         drift(logs),
@@ -197,8 +197,8 @@ def _task_features(logs: TaskLogs) -> LogWarning | None:
     said = (
         f"{_listed(names)} {never} within a task. All choices of a task have the same value, "
         "so that no choice depends on it, and the effect cannot be told from that of the task "
-        "itself. Leave such a feature out of --features (features=), or give its product with a "
-        "feature of the choice, such as age times price."
+        "itself. Give such a fact as --person (person=) instead of --features (features=): then "
+        "its products with the features of the choice have effects, the same for everybody."
     )
     return LogWarning("task-features", said, {"n_features": len(names)})
 
@@ -219,6 +219,22 @@ def _other_units(logs: TaskLogs) -> LogWarning | None:
         return None
     said = f"{_listed(found)}. If the unit has changed, write these numbers in the earlier one."
     return LogWarning("other-units", said, {"n_features": len(found)})
+
+
+def _score_scale(logs: TaskLogs) -> LogWarning | None:
+    """Warn of a score of clicks between 0 and 1: log odds are not."""
+    space, score = logs.schema.space, logs.schema.score
+    if logs.family != "logistic" or score is None or space is None or space.pooled is None:
+        return None
+    (column,) = (one for one in space.pooled.columns if one.name == score)
+    low, high = column.learned or (0.0, 0.0) if isinstance(column, NumberFeature) else (-1.0, -1.0)
+    if low < 0 or high > 1:
+        return None
+    said = (
+        f"The score {score!r} is from {low:g} to {high:g}: is it a probability? Log odds add up, "
+        "and probabilities do not: give log(p / (1 - p)) instead of p."
+    )
+    return LogWarning("score-scale", said, {"low": low, "high": high})
 
 
 def _ranges(logs: TaskLogs) -> list[tuple[NumberFeature, float, float]]:

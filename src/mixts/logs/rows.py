@@ -14,7 +14,15 @@ import numpy as np
 from mixts._numbers import LARGEST
 from mixts._typing import Array, Bool, Float, Int
 from mixts.errors import ParameterError
-from mixts.features import UNKNOWN, Features, LevelFeature, NumberFeature, name_of
+from mixts.features import (
+    UNKNOWN,
+    Feature,
+    Features,
+    LevelFeature,
+    NumberFeature,
+    Pooled,
+    name_of,
+)
 from mixts.logs.bad_rows import (
     A_NUMBER,
     BAD_REWARD,
@@ -327,7 +335,39 @@ class _Reasons:
                 places = self._places(column, source)
                 numbered = np.flatnonzero(places >= 0)
                 rows[numbered, part.start + places[numbered]] = 1.0
+        if space.pooled is not None:
+            rows[:, space.n_own :] = self._pooled(space.pooled, renamed)
         return rows
+
+    def _pooled(self, pooled: Pooled, renamed: Mapping[str, str]) -> Float[Array, "m p"]:
+        """Return the numbers of pooled effects; mark rows without a value that is needed.
+
+        A fact of the person may be missing.
+        """
+
+        def filled(column: Feature, block: Float[Array, "m k"]) -> Bool[Array, " m"]:
+            source, is_fact = renamed.get(column.name, column.name), column.name in pooled.person
+            name = f"feature {column.name!r}"
+            if isinstance(column, NumberFeature):
+                if is_fact:
+                    values, _, broken = numbers(self._batch.columns[source], name)
+                    entries = self._batch.columns[source]
+                    self.note(f"{name} is not {A_NUMBER}", broken, lambda i: entries[int(i)])
+                else:
+                    values, _ = self.numbers(source, name, f"no {name}")
+                known = np.isfinite(values)
+                block[:, 0] = np.where(known, (values - column.centre) / column.scale, 0.0)
+                return known
+            codes, levels = coded_names(self._batch.columns[source], name)
+            places = np.array([*column.places(levels), UNKNOWN])[codes]
+            known = places != UNKNOWN
+            if not is_fact:
+                self.note(f"{name} {UNKNOWN_LEVEL}", ~known, lambda i: levels[codes[i]])
+            numbered = np.flatnonzero(places >= 0)
+            block[numbered, places[numbered]] = 1.0
+            return known
+
+        return pooled.numbers(filled, len(self._batch))
 
     def _places(self, column: LevelFeature, source: str) -> Int[Array, " m"]:
         """Return the place of each row's level; mark rows without a known level."""

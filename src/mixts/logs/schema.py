@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +25,7 @@ from mixts.families import (
     SpendStatistics,
     Statistics,
 )
-from mixts.features import Features
+from mixts.features import PERSON, Features
 from mixts.logs.decisions import check_missing, feature_column
 from mixts.logs.files import EXPORTED, Piece
 from mixts.prior import MixturePrior
@@ -90,6 +91,16 @@ class LogSchema:
     top_levels
         Keep so many levels of each text feature, the most frequent ones; the rest are one level,
         "other". By default all are kept, and more than 50 are refused.
+    person
+        With features: columns of facts about the person, such as age and country, whose effects are
+        the same for everybody (:class:`mixts.Pooled`). Each fact has an effect of its own, and one
+        with each feature, unless ``cross`` says otherwise.
+    cross
+        Products of two columns whose effects are the same for everybody: "age:item", or a pair of
+        names; "person:item" takes every fact. Given crosses replace those of ``person``.
+    score
+        Column of another model's prediction for the choice, on the scale on which effects add up:
+        the log odds of a click, or the reward. Its slope is learned.
     decimals
         Decimals to which features are rounded; by default they are not. The family "logistic"
         counts each distinct row of a task, at most 10,000: rounded features have fewer.
@@ -111,6 +122,9 @@ class LogSchema:
     text: Iterable[str] = ()
     top_levels: int | None = None
     decimals: int | None = None
+    person: Iterable[str] = ()
+    cross: Iterable[str | tuple[str, str]] = ()
+    score: str | None = None
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
@@ -126,9 +140,11 @@ class LogSchema:
             raise ParameterError(
                 f"family {self.family!r} needs {needs}; choose 'auto' or another family"
             )
-        if isinstance(self.text, str):
-            raise ParameterError(f"text must be a list of features, got {self.text!r}")
-        self._keep(text=tuple(self.text))
+        for name in ("text", "person", "cross"):
+            if isinstance(getattr(self, name), str):
+                given = getattr(self, name)
+                raise ParameterError(f"{name} must be a list of columns, got {given!r}")
+            self._keep(**{name: tuple(getattr(self, name))})
         if self.arm is None:
             self._check_features()
         else:
@@ -175,8 +191,56 @@ class LogSchema:
             raise ParameterError(
                 f"text must be among the features ({known}), got {list(self.text)}"
             )
+        self._check_pooled()
         if self.decimals is not None:
             self._keep(decimals=_checks.count(self.decimals, "decimals", least=0))
+
+    def _check_pooled(self) -> None:
+        """Check what has the same effect for everybody."""
+        given = {"person": self.person, "cross": self.cross, "score": self.score}
+        for name, value in given.items():
+            if value and self.space is not None:
+                raise ParameterError(f"{name} is a part of these features: leave it out")
+        if self.decimals is not None and self.is_pooled:
+            raise ParameterError(
+                "decimals would round the sum of pooled effects as well: leave it out with person, "
+                "cross and score, and round the columns themselves"
+            )
+        known = (*(self.person or ()), *(() if self.space else self.features or ()))  # type: ignore[misc]
+        for pair in self._pairs:
+            unknown = next((name for name in pair if name not in known), None)
+            if len(pair) != 2 or unknown is not None:
+                raise ParameterError(
+                    "cross must be pairs of facts of the person and of features, such as "
+                    f"'age:item', of {some_names(known)}; got {':'.join(pair)!r}"
+                )
+
+    @property
+    def _pairs(self) -> list[tuple[str, ...]]:
+        """The crosses, with each fact where they say "person"."""
+        found: list[tuple[str, ...]] = []
+        for given in self.cross:
+            pair = tuple(given.split(":")) if isinstance(given, str) else tuple(given)
+            whole = PERSON in pair and PERSON not in self.feature_columns
+            facts = tuple(self.person) if whole else ("",)
+            found += [tuple(fact if x == PERSON and whole else x for x in pair) for fact in facts]
+        return found
+
+    @property
+    def terms(self) -> list[tuple[str, ...]]:
+        """Terms of the pooled effects: facts, crosses and the score."""
+        assert not isinstance(self.features, Features)
+        facts, features = tuple(self.person), tuple(self.features or ())
+        crosses = self._pairs if self.cross else list(product(facts, features))
+        scores = [] if self.score is None else [(self.score,)]
+        return [*((fact,) for fact in facts), *crosses, *scores]
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether some effects are the same for everybody."""
+        if self.space is not None:
+            return self.space.pooled is not None
+        return bool(self.person or self.cross or self.score)
 
     def _check_without_features(self) -> None:
         """Check the list of arms; refuse options that belong to features."""
@@ -188,6 +252,13 @@ class LogSchema:
         for name, is_given in given.items():
             if is_given:
                 raise ParameterError(f"{name} is for features: leave it out with arms")
+        pooled = {"person": self.person, "cross": self.cross, "score": self.score}
+        for name, value in pooled.items():
+            if value:
+                raise ParameterError(
+                    f"{name} needs features: give the column of the arm as a feature, "
+                    f"--features {self.arm} (features=[{self.arm!r}]) instead of the arm"
+                )
         if isinstance(self.arms, MixturePrior):
             if self.arms.arm_names is None:
                 raise ParameterError(
@@ -206,9 +277,12 @@ class LogSchema:
 
     @property
     def feature_columns(self) -> tuple[str, ...]:
-        """Names of the features, without an intercept; none with arms."""
+        """Names of the features, facts and scores, without an intercept; none with arms."""
         given = self.features
-        return given.raw_names if isinstance(given, Features) else tuple(given or ())
+        if isinstance(given, Features):
+            return (*given.raw_names, *given.facts)
+        scores = () if self.score is None else (self.score,)
+        return (*(given or ()), *self.person, *scores)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -252,9 +326,15 @@ class FileSchema(LogSchema):
         named = [
             ("the task (--task)", self.task), ("the arm (--arm)", self.arm),
             ("the reward (--reward)", self.reward), ("the time (--time)", self.time),
-            *(("a feature (--features)", self.renamed.get(n, n)) for n in self.feature_columns),
+            *((self._role(n), self.renamed.get(n, n)) for n in self.feature_columns),
         ]  # fmt: skip
         return tuple((role, column) for role, column in named if column is not None)
+
+    def _role(self, name: str) -> str:
+        facts = tuple(self.person) if self.space is None else self.space.facts
+        if name in facts:
+            return "a fact of the person (--person)"
+        return "the score (--score)" if name == self.score else "a feature (--features)"
 
 
 def unsupported(rewards: Float[Array, " m"], family: str) -> Bool[Array, " m"]:

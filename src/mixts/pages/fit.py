@@ -358,7 +358,9 @@ def _logs_section(fit: Fit) -> Section:
         )
         caption = f"{logs.bad_rows.total:,} bad rows were left out: the reasons and first examples."
         tables = (Table(("reason", "rows", "first"), rows, caption, (False, True, False)),)
-    return Section("logs", "The logs", "", (text, *filter(None, [fit.once])), (), tables)
+    return Section(
+        "logs", "The logs", "", (text, *filter(None, [fit.once, fit.pooled])), (), tables
+    )
 
 
 # -- how it was made ------------------------------------------------------------------------------

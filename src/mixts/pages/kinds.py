@@ -236,6 +236,8 @@ def _numbers_of(
 ) -> Numbers:
     family, scale = _comparable(prior, tasks)
     family = family.select(np.arange(n_kinds))
+    if family.has_offset:  # which no kind differs in
+        family, scale, names = family.without_offset(), scale[:-1], names[:-1]
     # Mean rewards, or coefficients, come first among the parameters.
     n, tail = math.prod(family.statistics_shape), (1 - _INNER) / 2
     mean = family.parameter_means()[:, :n]

@@ -62,6 +62,11 @@ class Model(ABC):
         """Raise an error for options that contradict the statistics."""
         return None
 
+    @classmethod
+    def with_offset(cls, statistics: Statistics, **options: Any) -> Model:
+        """Return the model of tasks whose last number of a row is an offset."""
+        raise ParameterError(f"offset is for tasks with features, got {statistics!r}: leave it out")
+
     def about(self, centre: Family, pseudo: Any) -> Self:
         """Return the same tasks with another hyperprior; the tasks' arrays are shared."""
         other = type(self).__new__(type(self))
@@ -164,14 +169,14 @@ def model_of(statistics: Statistics, **options: Any) -> Model:
 
     None means that an option was not given.
     """
-    noise = options.pop("noise", None)
+    noise, offset = options.pop("noise", None), options.pop("offset", False)
     kind = _model_type(statistics, noise)
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
         if name not in kind.options:
             why = f" with noise={noise!r}" if noise == "per-task" else ""
             raise ParameterError(f"{name} has no meaning for {statistics!r}{why}: leave it out")
-    return kind(statistics, **given)
+    return kind.with_offset(statistics, **given) if offset else kind(statistics, **given)
 
 
 def check_options(statistics: Statistics, options: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import special
@@ -15,7 +15,7 @@ from mixts.errors import StatisticsError
 from mixts.families import Family, LinearGaussian, LinearStatistics, Statistics
 from mixts.families.linear import CovarianceType
 from mixts.families.linear_statistics import triangle
-from mixts.learning.models.base import positive
+from mixts.learning.models.base import Model, positive
 from mixts.learning.models.coefficients import (
     CoefficientModel,
     LinearTasks,
@@ -24,6 +24,7 @@ from mixts.learning.models.coefficients import (
     moments_of_tasks,
     pulls,
 )
+from mixts.learning.models.offset import OffsetModel
 from mixts.learning.models.predictive import Prediction, Predictive, chi_squared, noise_part
 from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates, ridge_estimates
 from mixts.prior import MixturePrior
@@ -70,6 +71,14 @@ class LinearModel(CoefficientModel):
         typical = typical_noise(statistics, self._common)
         self._noise = typical if noise_std is None else noise_std
         super().__init__(statistics, covariance_type)
+
+    @classmethod
+    def with_offset(cls, statistics: Statistics, **options: Any) -> Model:
+        factor = statistics.array("factor")
+        rest = factor[..., -1:] - factor[..., -2:-1]
+        parts = np.concatenate([factor[..., :-2], rest], axis=2)
+        known = LinearStatistics(count=statistics.array("count"), factor=triangle(parts))
+        return OffsetModel(statistics, cls(known, **options))
 
     def after(self, prior: MixturePrior, pseudo: Array, pseudo_weights: Array) -> Self:
         other = super().after(prior, pseudo, pseudo_weights)

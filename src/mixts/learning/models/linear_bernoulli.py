@@ -17,7 +17,9 @@ from mixts.families import Family, LinearBernoulli, LinearBernoulliStatistics, S
 from mixts.families._linear_bernoulli_posterior import click_tasks, logistic
 from mixts.families._logistic import MOST_POINTS, ClickTasks, Moments, climb, posterior_moments
 from mixts.families.coefficients import CoefficientFamily, CovarianceType
+from mixts.learning.models.base import Model
 from mixts.learning.models.coefficients import CoefficientModel, inverses
+from mixts.learning.models.offset import OffsetModel
 from mixts.learning.models.predictive import Prediction, Predictive, Rates
 from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates
 from mixts.prior import MixturePrior
@@ -45,9 +47,18 @@ class LinearBernoulliModel(CoefficientModel):
     centre: LinearBernoulli
 
     def __init__(
-        self, statistics: LinearBernoulliStatistics, covariance_type: CovarianceType = "full"
+        self,
+        statistics: LinearBernoulliStatistics,
+        covariance_type: CovarianceType = "full",
+        *,
+        offset: bool = False,
     ) -> None:
         self._tasks = click_tasks(statistics)
+        self._offsets: Float[Array, " N"] | None = None
+        """Known part of each row's log odds; None if there is none."""
+        if offset:
+            rows = self._tasks.rows
+            self._tasks, self._offsets = self._tasks._replace(rows=rows[:, :-1]), rows[:, -1]
         self._most_points = MOST_POINTS
         """Most points of an integral; 0 for Laplace's approximation."""
         self._kept: tuple[LinearBernoulli, Moments] | None = None
@@ -57,6 +68,16 @@ class LinearBernoulliModel(CoefficientModel):
         next family are near."""
         super().__init__(statistics, covariance_type)
         self._flat = self.centre
+
+    @classmethod
+    def with_offset(cls, statistics: Statistics, **options: Any) -> Model:
+        assert isinstance(statistics, LinearBernoulliStatistics)
+        return OffsetModel(statistics, cls(statistics, offset=True, **options))
+
+    @property
+    def n_features(self) -> int:
+        """Number of coefficients to learn."""
+        return self._tasks.rows.shape[1]
 
     def quick(self) -> Self:
         """Return the same tasks with Laplace's approximation."""
@@ -77,8 +98,8 @@ class LinearBernoulliModel(CoefficientModel):
     def _broad(self) -> LinearBernoulli:
         """Return a component around the common coefficients."""
         statistics = self.statistics
-        variances = coefficient_variances(statistics)
-        mean = common_coefficients(self._tasks, variances)
+        variances = coefficient_variances(statistics.feature_scales[: self.n_features])
+        mean = common_coefficients(self._tasks, variances, self._offsets)
         full = LinearBernoulli(
             mean[None], np.diag(variances)[None], decimals=statistics.decimals,
             max_rows=statistics.max_rows,
@@ -96,8 +117,7 @@ class LinearBernoulliModel(CoefficientModel):
 
     def log_evidence(self, family: LinearBernoulli) -> Float[Array, "n L"]:  # type: ignore[override]
         if self.n_tasks > self._most_tasks(family):
-            tasks, most = self._tasks, self._most_points
-            return posterior_moments(family.design, tasks, most, moments=False).log_evidence
+            return self._posterior_moments(family, self._most_points, moments=False).log_evidence
         self._kept = family, self._moments(family)
         return self._kept[1].log_evidence
 
@@ -108,12 +128,26 @@ class LinearBernoulliModel(CoefficientModel):
         start = self._modes
         if start is not None and start.shape[1:] != family.mean.shape:
             start = None
-        found = posterior_moments(
-            family.design, self._tasks, self._most_points, wanted=wanted, start=start
-        )
+        found = self._posterior_moments(family, self._most_points, wanted=wanted, start=start)
         if self._most_points == 0:
             self._modes = found.mean
         return found
+
+    def _posterior_moments(
+        self, family: LinearBernoulli, most_points: int, part: slice | None = None, **wanted: Any
+    ) -> Moments:
+        """Return posterior moments of tasks, all or a part; an offset's coefficient is known."""
+        tasks, d = self._tasks, family.n_features
+        if self._offsets is not None:
+            family = family.with_offset()
+            tasks = tasks._replace(rows=np.column_stack([tasks.rows, self._offsets]))
+            if wanted.get("start") is not None:
+                ends = ((0, 0), (0, 0), (0, 1))
+                wanted["start"] = np.pad(wanted["start"], ends, constant_values=1.0)
+        if part is not None:
+            tasks = tasks.part(part.start, part.stop)
+        found = posterior_moments(family.design, tasks, most_points, **wanted)
+        return found._replace(mean=found.mean[..., :d], covariance=found.covariance[..., :d, :d])
 
     def _posteriors(
         self, family: LinearBernoulli, wanted: Bool[Array, "n L"]
@@ -126,11 +160,8 @@ class LinearBernoulliModel(CoefficientModel):
         else:
             for first in range(0, self.n_tasks, step):
                 own = slice(first, min(first + step, self.n_tasks))
-                part = self._tasks.part(own.start, own.stop)
-                yield (
-                    own,
-                    posterior_moments(family.design, part, self._most_points, wanted=wanted[own]),
-                )
+                most = self._most_points
+                yield own, self._posterior_moments(family, most, own, wanted=wanted[own])
 
     def improve(self, family: LinearBernoulli, share: Array) -> LinearBernoulli:  # type: ignore[override]
         precision, _ = inverses(self.distinct(family))
@@ -152,7 +183,8 @@ class LinearBernoulliModel(CoefficientModel):
 
     def information(self, family: LinearBernoulli, component: int) -> Float[Array, "n d d"]:
         offsets, rows, trials, _ = self._tasks
-        rate = logistic(rows @ family.mean[component])
+        odds = rows @ family.mean[component]
+        rate = logistic(odds if self._offsets is None else odds + self._offsets)
         weighted = rows * (trials * rate * (1 - rate))[:, None]
         return np.stack([weighted[a:b].T @ rows[a:b] for a, b in pairwise(offsets)])
 
@@ -161,12 +193,12 @@ class LinearBernoulliModel(CoefficientModel):
     def points(self, family: LinearBernoulli) -> Float[Array, "n p"]:  # type: ignore[override]
         """Return posterior modes, in units of the component's own spread."""
         precision, _ = inverses(family.full_covariances())
-        shift = posterior_moments(family.design, self._tasks, 0).mean[:, 0] - family.mean[0]
+        shift = self._posterior_moments(family, 0).mean[:, 0] - family.mean[0]
         return np.asarray(shift @ np.linalg.cholesky(precision[0]))
 
     def estimates(self, family: LinearBernoulli) -> Float[Array, "n p"]:  # type: ignore[override]
         """Return logistic estimates of each task's own, with the penalty of the flat prior."""
-        return posterior_moments(self._flat.design, self._tasks, 0).mean[:, 0]
+        return self._posterior_moments(self._flat, 0).mean[:, 0]
 
     def two_stage(self, n_components: int, seed: int) -> tuple[MixturePrior, MixturePrior]:
         estimates = self.estimates(self.centre)
@@ -187,18 +219,23 @@ class LinearBernoulliModel(CoefficientModel):
         return MixturePrior(self.centre.with_moments(*moments), prior.weights)
 
 
-def coefficient_variances(statistics: LinearBernoulliStatistics) -> Float[Array, " d"]:
+def coefficient_variances(scales: Float[Array, " d"]) -> Float[Array, " d"]:
     """Return variances of coefficients with which each feature explains as much of the log odds."""
-    sizes = statistics.feature_scales**2
+    sizes = scales**2
     # A feature that is always zero gets the scale of the largest.
     sizes = np.where(sizes > 0, sizes, sizes.max(initial=0.0) or 1.0)
     return np.asarray(SPREAD / (len(sizes) * sizes))
 
 
-def common_coefficients(tasks: ClickTasks, variances: Float[Array, " d"]) -> Float[Array, " d"]:
+def common_coefficients(
+    tasks: ClickTasks,
+    variances: Float[Array, " d"],
+    offsets: Float[Array, " N"] | None = None,
+) -> Float[Array, " d"]:
     """Return the logistic regression of all tasks together, weakly penalised."""
     root = np.sqrt(WEAK * variances)
-    found = climb(np.zeros(len(tasks.rows)), tasks.rows * root, tasks.trials, tasks.successes)
+    start = np.zeros(len(tasks.rows)) if offsets is None else offsets
+    found = climb(start, tasks.rows * root, tasks.trials, tasks.successes)
     return np.asarray(root * found.v)
 
 
