@@ -255,7 +255,7 @@ def run_archive(options: argparse.Namespace) -> int:
 
 def run_erase(options: argparse.Namespace) -> int:
     """Erase tasks, and print how many."""
-    from mixts.pages.formats import plural
+    from mixts.pages import formats
     from mixts_serve.store.archive import erase
 
     names = [*options.names, *_lines(options.file)]
@@ -264,7 +264,7 @@ def run_erase(options: argparse.Namespace) -> int:
     with _opened(options.store) as store:
         done = erase(store, names, options.archive)
     print(
-        f"{plural(done.tasks, 'task')} with {plural(done.decisions, 'decision')} erased, "
+        f"{formats.plural(done.tasks, 'task')} with {formats.plural(done.decisions, 'decision')} erased, "
         f"{done.unknown:,} unknown"
     )
     if done.archived:
@@ -339,10 +339,10 @@ def _moment(text: str) -> float:
 
 
 def _counted(found: Any) -> str:
-    from mixts.pages.formats import plural
+    from mixts.pages import formats
 
     counts = _rewards(found.rewards, found.late, found.defaults)
-    return f"{plural(found.tasks, 'task')}, {plural(found.decisions, 'decision')}, {counts}"
+    return f"{formats.plural(found.tasks, 'task')}, {formats.plural(found.decisions, 'decision')}, {counts}"
 
 
 def _rewards(n: int, late: int, defaults: int) -> str:
