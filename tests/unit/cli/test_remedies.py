@@ -41,7 +41,7 @@ SPEAKERS = (
 )  # fmt: skip
 """Modules that propose options."""
 
-QUESTIONS = {"--task", "--arm", "--reward"}
+QUESTIONS = {"--task", "--arm", "--reward", "--score"}
 """Options that messages only name: is that the right column?"""
 
 OPTION = re.compile(r"--[a-z]+(?:-[a-z]+)*")
@@ -190,8 +190,8 @@ CASES = {
     ),
     "a feature of the task": Case(
         offered(lambda i: i % 12),
-        f"{FEATURES} price,size", r"Leave such a feature out of --features", "size", "price,size",
-        DESCRIBED,
+        f"{FEATURES} price,size", r"Give such a fact as --person .* instead of --features",
+        "size --person price", "price,size", DESCRIBED,
     ),
     "a constant feature": Case(
         offered(lambda i: 1),

@@ -263,10 +263,11 @@ def run_erase(options: argparse.Namespace) -> int:
         raise ParameterError("erase needs names of tasks: give some, or a --file of them")
     with _opened(options.store) as store:
         done = erase(store, names, options.archive)
-    print(
-        f"{formats.plural(done.tasks, 'task')} with {formats.plural(done.decisions, 'decision')} erased, "
-        f"{done.unknown:,} unknown"
+    tasks, decisions = (
+        formats.plural(done.tasks, "task"),
+        formats.plural(done.decisions, "decision"),
     )
+    print(f"{tasks} with {decisions} erased, {done.unknown:,} unknown")
     if done.archived:
         where = "the store" if options.archive is None else f"the store and {options.archive}"
         print(
@@ -341,8 +342,9 @@ def _moment(text: str) -> float:
 def _counted(found: Any) -> str:
     from mixts.pages import formats
 
-    counts = _rewards(found.rewards, found.late, found.defaults)
-    return f"{formats.plural(found.tasks, 'task')}, {formats.plural(found.decisions, 'decision')}, {counts}"
+    tasks = formats.plural(found.tasks, "task")
+    decisions = formats.plural(found.decisions, "decision")
+    return f"{tasks}, {decisions}, {_rewards(found.rewards, found.late, found.defaults)}"
 
 
 def _rewards(n: int, late: int, defaults: int) -> str:
