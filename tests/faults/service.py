@@ -184,7 +184,7 @@ fault(
 )
 fault(
     "a decision waits after the reward window",
-    f"{POLICIES}::test_after_the_reward_window_nothing_waits[sqlite]",
+    f"{POLICIES}::test_a_reward_window_that_is_set_later_counts_for_earlier_decisions[sqlite]",
     edit(
         "mixts_serve.batch:Batch._find_waiting",
         "_FOREVER if rules.window_us is None else rules.window_us",

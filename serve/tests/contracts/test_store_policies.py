@@ -280,6 +280,21 @@ def test_after_the_reward_window_nothing_waits(
     ]  # fmt: skip
 
 
+def test_a_reward_window_that_is_set_later_counts_for_earlier_decisions(
+    store: DecisionStore, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000_000_000_000_000
+    set_clock(monkeypatch, lambda: now)
+    with Decider(arms(), store, policy="ids", seed=1) as decider:
+        decider.decide("u", mask=only(2))
+        now += 30_000_000
+        decider.decide("u", mask=only(1))
+    now += 30_000_001
+    with Decider(None, store, policy="ids", reward_window=60.0, seed=1) as decider:
+        decider.decide("u")
+    assert seen[-1][1] == ([1], [0])
+
+
 def test_the_last_decisions_of_a_task_are_looked_through(
     store: DecisionStore, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
