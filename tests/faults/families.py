@@ -22,25 +22,16 @@ def identity(run: str, *names: str) -> tuple[str, ...]:
 # -- one latent state for each decision -----------------------------------------------------------
 
 
-def component_for_each_arm(act: Any) -> Any:
+def component_for_each_arm(decide: Any) -> Any:
     """The distribution of every single arm stays right."""
 
-    def wrong(self: Any, offer: Any) -> Any:
-        posterior = self.belief.posterior
-        sample = posterior.sample
-
-        def mixed(rng: Any, index: Any, latent: Any) -> Any:
-            theta = sample(rng, index, latent)
-            for arm in range(1, theta.shape[1]):
-                theta[:, arm] = sample(rng, index, self.belief.draw_latent(rng, index))[:, arm]
-            return theta
-
-        # Without the compiled loop, which draws a component and all arms in one pass.
-        posterior.sample, posterior.decide = mixed, lambda *arguments: None
-        try:
-            return act(self, offer)
-        finally:
-            del posterior.sample, posterior.decide
+    def wrong(self: Any, rng: Any, index: Any, sets: Any, mask: Any) -> Any:
+        latent = self.draw_latent(rng, index)
+        theta = self.posterior.sample(rng, index, latent)
+        for arm in range(1, theta.shape[1]):
+            other = self.draw_latent(rng, index)
+            theta[:, arm] = self.posterior.sample(rng, index, other)[:, arm]
+        return self.prior.family.best_action(rng, theta, sets, mask), latent
 
     return wrong
 
@@ -48,12 +39,12 @@ def component_for_each_arm(act: Any) -> Any:
 fault(
     "a decision draws a component for each arm",
     f"{JOINT_LAW}::test_no_decision_mixes_components",
-    replace("mixts.agents.mixts:MixTS._act", component_for_each_arm),
+    replace("mixts.belief:Belief.decide", component_for_each_arm),
 )
 fault(
     "a decision draws a component for each arm (by identities)",
     identity("bernoulli", "actions are as often taken as best", "latent state and action together"),
-    replace("mixts.agents.mixts:MixTS._act", component_for_each_arm),
+    replace("mixts.belief:Belief.decide", component_for_each_arm),
 )
 
 

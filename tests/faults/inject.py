@@ -24,6 +24,9 @@ from typing import Any
 
 from tests import built_core
 
+PACKAGES = ("mixts", "mixts_serve", "mixts_paper")
+"""Packages in which a changed function is replaced wherever a module imported it."""
+
 
 class MissingCodeError(LookupError):
     """The code that a fault should change is not there: the fault must follow the source."""
@@ -168,12 +171,12 @@ def _install(holder: Any, name: str, made: Any) -> None:
 
 
 def _places(holder: Any) -> Iterator[Any]:
-    """Yield the holder, and the modules and classes of mixts if it is a module."""
+    """Yield the holder, and the modules and classes of the three packages if it is a module."""
     yield holder
     if not isinstance(holder, ModuleType):
         return
     for name, module in list(sys.modules.items()):
-        if name.split(".")[0] == "mixts":
+        if name.split(".")[0] in PACKAGES:
             yield module
             for value in list(vars(module).values()):
                 if isinstance(value, type) and value.__module__ == name:

@@ -297,7 +297,7 @@ fault(
 )
 fault(
     "a new file has its name before it is synced",
-    f"{POWER_LOSS}::test_the_first_operation_of_a_new_file_survives_a_power_loss",
+    f"{POWER_LOSS}::test_acknowledged_operations_after_a_kill_survive_a_power_loss",
     edit(
         "mixts_serve.store._sqlite_file:create",
         "use_log(connection, path)",

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from mixts_paper import bounds
 
 from mixts.belief import Belief
 from tests.faults import FAULTS, Fault
@@ -55,3 +56,17 @@ def test_a_check_changes_nothing() -> None:
     before = vars(Belief)["update"]
     edit("mixts.belief:Belief.update", "self._shared = False", "self._shared = True").check()
     assert vars(Belief)["update"] is before
+
+
+def test_a_function_is_replaced_where_its_package_exports_it() -> None:
+    path, before = "mixts_paper.bounds.entropies:entropy_terms", bounds.entropy_terms
+
+    def wrong() -> None:
+        pass
+
+    try:
+        replace(path, lambda _: wrong).inject()
+        assert bounds.entropy_terms is wrong
+    finally:
+        replace(path, lambda _: before).inject()
+    assert bounds.entropy_terms is before

@@ -107,16 +107,6 @@ def assert_survives(disk: PowerLossDisk, folder: Path, *acknowledged: Decision) 
         ]
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_the_first_operation_of_a_new_file_survives_a_power_loss(seed: int, tmp_path: Path) -> None:
-    path, after = tmp_path / "decisions.db", tmp_path / "after"
-    after.mkdir()
-    with PowerLossDisk(np.random.default_rng(seed)) as disk:
-        with process(disk, path) as decider:
-            acknowledged = decider.decide("a")
-        assert_survives(disk, after, acknowledged)
-
-
 @pytest.mark.parametrize("acts", range(10, 24))
 def test_acknowledged_operations_after_a_kill_survive_a_power_loss(
     acts: int, tmp_path: Path
