@@ -24,8 +24,8 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import cache_from_source, decode_source
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
-from typing import Any, Self, Union, get_args, get_type_hints
+from types import CodeType, FunctionType, ModuleType, UnionType
+from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
 import jaxtyping
 import numpy as np
@@ -216,11 +216,16 @@ def _hint(annotation: Any, function: FunctionType) -> Any:
     except NameError:
         return Any
     # ArrayLike is a union, and from numpy 2.5 on a name for one.
-    members, like_an_array = (get_args(it) or (it,) for it in (hint, npt.ArrayLike))
+    members, like_an_array = _members(hint), _members(npt.ArrayLike)
     if all(member in members for member in like_an_array):
         others = [member for member in members if member not in like_an_array]
         return Union[SomeArrayLike, *others]
     return hint
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """Return the members of a union; of another hint, such as a mapping of arrays, itself."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
 THIS_FILE = Path(__file__).read_bytes()
