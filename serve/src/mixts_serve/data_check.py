@@ -118,7 +118,7 @@ class DataCheck:
 
     @property
     def sentence(self) -> str:
-        """What is wrong and what to do, in words; "" if nothing is."""
+        """Message of what is wrong and what to do about it; empty if nothing is wrong."""
         if not self.findings:
             return ""
         days = sorted({finding.days for finding in self.findings})

@@ -42,7 +42,7 @@ class Matched:
 
     @property
     def sentence(self) -> str:
-        """What became of the components, in words."""
+        """Summary of what became of the components."""
         parts = [f"{len(self.kept)} kept" if self.kept else "none kept"]
         parts += [f"{name!r} is new" for name in self.new]
         parts += [f"{name!r} split from {old!r}" for name, old in self.split]

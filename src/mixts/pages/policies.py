@@ -212,7 +212,7 @@ def policy_sources(comparison: PolicyComparison) -> list[str]:
         + (
             "each past task was decided with a prior that was learned without it."
             if comparison.crossed
-            else "the latest tasks were decided with a prior that was learned before they began."
+            else "the held-out tasks were decided with a prior that was learned without them."
         ),
         f"A replay of n decisions needs tasks with {comparison.needed.format('2n')}. Of {n_past} "
         f"{'past' if comparison.crossed else 'held-out'} tasks, "

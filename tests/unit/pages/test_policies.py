@@ -165,7 +165,7 @@ def test_sources_say_what_was_replayed() -> None:
     assert "dealt to its decisions at random" in text
     assert "one regression" in text
     later = replace(one, crossed=False)
-    assert "before they began" in policy_sources(later)[0]
+    assert "held-out tasks were decided" in policy_sources(later)[0]
 
 
 def test_differences_have_the_digits_of_their_own_errors() -> None:

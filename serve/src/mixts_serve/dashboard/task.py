@@ -75,7 +75,7 @@ class TaskView:
 
     @property
     def deciding(self) -> list[str]:
-        """What decides for the task, in a few words: on a side of a trial, as it did last."""
+        """Short words for what decides about the task: in a trial, what decided last."""
         last = self.history[-1] if self.history else None
         if last is not None and last.side == CONTROL:
             return [f"policy {last.policy} (held back)"]
