@@ -334,6 +334,10 @@ class Pooled:
         Mean of each number of the columns, in order, which is subtracted; by default 0.
     coefficients
         Coefficient of each number of the terms, in order; None before they are learned.
+    sizes
+        What each term usually adds to a reward or to log odds: the root mean square in the logs
+        that it was learned from. None, the default: not known. Effects that differ in this only
+        are equal.
 
     Examples
     --------
@@ -354,6 +358,7 @@ class Pooled:
     person: tuple[str, ...]
     means: tuple[float, ...]
     coefficients: tuple[float, ...] | None
+    sizes: tuple[float, ...] | None = field(compare=False)
 
     def __init__(
         self,
@@ -362,6 +367,7 @@ class Pooled:
         person: Sequence[str] = (),
         means: Sequence[float] | None = None,
         coefficients: Sequence[float] | None = None,
+        sizes: Sequence[float] | None = None,
     ) -> None:
         _freeze(
             self, columns=tuple(columns), terms=tuple(tuple(term) for term in terms),
@@ -387,7 +393,7 @@ class Pooled:
         given = np.zeros(n) if means is None else _checks.real_array(means, "means", 1)
         if len(given) != n:
             raise ParameterError(f"means must be {n} numbers, one for each number, got {means!r}")
-        _freeze(self, means=tuple(given.tolist()), coefficients=None)
+        _freeze(self, means=tuple(given.tolist()), coefficients=None, sizes=None)
         if coefficients is not None:
             found = _checks.real_array(coefficients, "pooled coefficients", 1)
             if len(found) != len(self.names):
@@ -396,6 +402,14 @@ class Pooled:
                     f"{some_names(self.names)}, got {len(found)}"
                 )
             _freeze(self, coefficients=tuple(found.tolist()))
+        if sizes is not None:
+            known = _checks.real_array(sizes, "sizes of pooled terms", 1)
+            if len(known) != len(self.terms) or (known < 0).any():
+                raise ParameterError(
+                    f"sizes must be {len(self.terms)} numbers of at least 0, one for each pooled "
+                    f"term, got {sizes!r}"
+                )
+            _freeze(self, sizes=tuple(known.tolist()))
 
     @property
     def _too_many(self) -> str:
@@ -436,13 +450,15 @@ class Pooled:
         """Numbers of a row: one, once there are coefficients."""
         return 1 if self.is_learned else len(self.names)
 
-    def learned(self, coefficients: ArrayLike) -> Pooled:
+    def learned(self, coefficients: ArrayLike, sizes: Sequence[float] | None = None) -> Pooled:
         """Return the same terms with coefficients.
 
         Parameters
         ----------
         coefficients
             Coefficient of each of ``names``.
+        sizes
+            What each term usually adds.
 
         Returns
         -------
@@ -450,7 +466,7 @@ class Pooled:
             The effects.
         """
         numbers = np.asarray(coefficients, float).tolist()
-        return Pooled(self.columns, self.terms, self.person, self.means, numbers)
+        return Pooled(self.columns, self.terms, self.person, self.means, numbers, sizes)
 
     def numbers(
         self, values: Callable[[Feature, Float[Array, "K k"]], Bool[Array, " K"]], n: int
@@ -530,6 +546,7 @@ class Pooled:
             "person": list(self.person),
             "means": list(self.means),
             "coefficients": _plain(self.coefficients),
+            "sizes": _plain(self.sizes),
         }
 
     @classmethod
@@ -547,7 +564,7 @@ class Pooled:
             The effects.
         """
         columns = [_column_of(entry) for entry in header["columns"]]
-        rest = (header[name] for name in ("terms", "person", "means", "coefficients"))
+        rest = (header[name] for name in ("terms", "person", "means", "coefficients", "sizes"))
         return cls(columns, *rest)
 
 
@@ -618,7 +635,8 @@ class Features:
         if pooled is not None and not isinstance(pooled, Pooled):
             raise ParameterError(f"pooled must be a mixts.Pooled, got {type(pooled).__name__}")
         _freeze(self, columns=found, intercept=bool(intercept), pooled=pooled)
-        both = next((name for name in self.facts if name in self.raw_names), None)
+        own = [column.name for column in self.columns]
+        both = next((name for name in self.facts if name in own), None)
         if both is not None:
             raise ParameterError(f"{both!r} is a feature, and a fact of the person: leave one out")
         taken = (*((INTERCEPT,) if self.intercept else ()), *self.raw_names)
@@ -630,14 +648,28 @@ class Features:
     @cached_property
     def raw_names(self) -> tuple[str, ...]:
         """Names of the features, as descriptions have them, without facts of the person."""
+        return tuple(c.name for c in self.raw_columns if c.name not in self.facts)
+
+    @property
+    def raw_columns(self) -> tuple[Feature, ...]:
+        """All columns that descriptions may have: features, facts and scores, each once."""
         own = [column.name for column in self.columns]
-        pooled = [] if self.pooled is None else [column.name for column in self.pooled.columns]
-        return (*own, *(name for name in pooled if name not in (*own, *self.facts)))
+        pooled = () if self.pooled is None else self.pooled.columns
+        return (*self.columns, *(column for column in pooled if column.name not in own))
 
     @property
     def facts(self) -> tuple[str, ...]:
         """Names of the facts of a person, which descriptions may have, too."""
         return () if self.pooled is None else self.pooled.person
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """Names of the columns with pooled effects only that differ between actions.
+
+        Such a column is usually the score of another model.
+        """
+        own = [column.name for column in self.columns]
+        return tuple(name for name in self.raw_names if name not in own)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -805,13 +837,17 @@ class Features:
                 columns.append(column)
         return Features(columns, self.intercept, self.pooled)
 
-    def learned_pooled(self, coefficients: ArrayLike) -> Features:
+    def learned_pooled(
+        self, coefficients: ArrayLike, sizes: Sequence[float] | None = None
+    ) -> Features:
         """Return these features with the coefficients of the pooled effects.
 
         Parameters
         ----------
         coefficients
             Coefficient of each number of the pooled effects.
+        sizes
+            What each term usually adds.
 
         Returns
         -------
@@ -819,7 +855,7 @@ class Features:
             The same features, whose rows end with the sum of the pooled effects.
         """
         assert self.pooled is not None
-        return Features(self.columns, self.intercept, self.pooled.learned(coefficients))
+        return Features(self.columns, self.intercept, self.pooled.learned(coefficients, sizes))
 
     def _fill(self, row: Array, description: Any) -> None:
         if not isinstance(description, Mapping):
@@ -846,9 +882,11 @@ class Features:
 
     def example(self) -> dict[str, float | str]:
         """Return a description that an action may have."""
-        pooled = () if self.pooled is None else self.pooled.columns
-        by_name = {column.name: column.example for column in (*pooled, *self.columns)}
-        return {name: by_name[name] for name in self.raw_names}
+        return {c.name: c.example for c in self.raw_columns if c.name not in self.facts}
+
+    def example_context(self) -> dict[str, float | str]:
+        """Return facts that a person may have."""
+        return {c.name: c.example for c in self.raw_columns if c.name in self.facts}
 
     def descriptions(self, rows: ArrayLike) -> list[dict[str, float | str]]:
         """Return the descriptions of actions with these rows: the inverse of :meth:`rows`.

@@ -26,7 +26,7 @@ from mixts_serve.calls import Value
 from mixts_serve.fallback import Fallback, FallbackLike
 from mixts_serve.http.protocol import ActivePriorInfo
 from mixts_serve.http.refusals import RESPONSES
-from mixts_serve.offers import has_names, is_named, plain_actions
+from mixts_serve.offers import has_names, is_named, plain_actions, plain_facts
 from mixts_serve.records import (
     Activate,
     Decide,
@@ -190,8 +190,9 @@ def _checked_decide(request: Decide) -> Decide:
         key = uuid.uuid4().hex
     values, costs = (_checked_amounts(getattr(request, name), name) for name in ("values", "costs"))
     return msgspec.structs.replace(
-        request, actions=actions, mask=mask, key=key, values=values, costs=costs
-    )
+        request, actions=actions, mask=mask, key=key, values=values, costs=costs,
+        context=plain_facts(request.context),
+    )  # fmt: skip
 
 
 def _checked_amounts(amounts: Any, name: str) -> Any:

@@ -352,7 +352,8 @@ class Batch:
         self, decided: Decided, place: int, one: Asked, choice: RequestChoice, tasks: LockedTasks
     ) -> list[LoggedDecision]:
         """Return a row for each action that is shown; without ``top``, for the one action."""
-        (request, offer, _), law, rules = one, choice.probabilities, self._rules
+        request, offer = one.request, one.offer
+        law, rules = choice.probabilities, self._rules
         action_set, stamp = self._action_set(one), self._stamp(place, request)
         first, due = stamp.id, stamp.due
         entry, made = tasks.touch(request.task), []
@@ -437,7 +438,7 @@ class Batch:
         """Store the request's action set if it is new, and return its number."""
         if one.offer.actions is None:
             return None
-        actions = ActionSet.of(one.offer.actions, one.ids)
+        actions = ActionSet.of(one.offer.actions, one.ids, one.known)
         return self._transaction.action_set(actions.digest, actions)
 
     # -- repeated requests --------------------------------------------------------------------
@@ -583,5 +584,6 @@ def _response(
 def _key_taken(key: Key) -> errors.ConflictError:
     return errors.ConflictError(
         f"key {key[1]!r} of task {key[0]!r} was used for a request with other actions, another "
-        "mask, other values, costs or top, or another defer: take a new key for a new decision"
+        "mask or context, other values, costs or top, or another defer: take a new key for a new "
+        "decision"
     )

@@ -26,6 +26,7 @@ class Calls(ABC):
         values: Any = None,
         costs: Any = None,
         top: int | None = None,
+        context: Any = None,
     ) -> Decision:
         """Choose an action for a task.
 
@@ -35,8 +36,8 @@ class Calls(ABC):
             The task's name; a new name is a new task.
         actions : (K, d) array_like or list of dict, optional
             The feature rows that are offered, or actions with ids and named features,
-            ``{"id": "sku-17", "features": {"price": 3.2}}``; only for linear priors, which need
-            them.
+            ``{"id": "sku-17", "features": {"price": 3.2}}``, and perhaps the ``score`` of another
+            model; only for linear priors, which need them.
         mask : (K,) array_like of bool or list of str, optional
             True where an action is available, or the names of these arms, or the ids of
             these actions; all are, unless given.
@@ -52,13 +53,17 @@ class Calls(ABC):
             Show so many actions, the best first. Each is a decision with an id of its own, by which
             its reward is reported: see ``Decision.shown``. Propensities are the probabilities that
             an action is shown.
+        context : dict, optional
+            Facts of the person by name, ``{"age": 26}``, for priors that learned their effects.
+            They are kept with the decision. A fact that is left out, or None, is not known.
 
         Returns
         -------
         Decision
             The action, its probability, and the id that the reward refers to.
         """
-        return self._one(Decide(task, actions, mask, key, defer, values, costs, top), Decision)
+        request = Decide(task, actions, mask, key, defer, values, costs, top, context)
+        return self._one(request, Decision)
 
     def reward(
         self,

@@ -598,6 +598,7 @@ class Decider(Calls):
             name, row.decisions, row.rewards, row.late, tuple(belief.weights[0].tolist()),
             tuple(means), active.version, active.prior.names, row.defaults, row.deferred,
             None if offered is None else offered.names,
+            {} if offered is None else offered.facts.context,
         )  # fmt: skip
 
     def posterior(self, task: str, best: int | None = None) -> ActionPosteriors:

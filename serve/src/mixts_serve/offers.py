@@ -15,7 +15,8 @@ from mixts import MixturePrior
 from mixts.agents import Offer
 from mixts.errors import ActionError, MaskError, ParameterError
 from mixts.extend import Array, Float, checks
-from mixts_serve.records import Decide, MadeDecision, Offered, checked_name
+from mixts.features import Features
+from mixts_serve.records import Decide, Known, MadeDecision, Offered, checked_name
 from mixts_serve.rules import Policy
 
 Ids = tuple[str, ...]
@@ -25,6 +26,7 @@ MOST_NAMED = 10
 """Actions that an error message names."""
 
 _EXPECTED = "an action must be {'id': ..., 'features': {...}} or a row of numbers"
+_FIELDS = set(Offered.__struct_fields__)
 
 
 class Asked(NamedTuple):
@@ -34,13 +36,15 @@ class Asked(NamedTuple):
     offer: Offer
     ids: Ids | None
     """Ids of the actions; None for arms, and for actions without ids."""
+    known: Known | None = None
+    """Facts of the person and scores of the actions; None if the prior has no effects of them."""
 
 
 def checked_request(request: Decide, prior: MixturePrior, policy: Policy) -> Asked:
     """Return what a request offers, or raise an error."""
     if not isinstance(request.defer, bool):
         raise ParameterError(f"defer must be True or False, got {request.defer!r}")
-    rows, ids = offered_actions(request.actions, prior)
+    rows, ids, known = offered_actions(request.actions, prior, request.context)
     names = prior.arm_names if ids is None else ids
     mask = named_mask(request.mask, names)
     offer = Offer.of(prior, np.zeros(1, np.int64), rows, mask)
@@ -53,7 +57,7 @@ def checked_request(request: Decide, prior: MixturePrior, policy: Policy) -> Ask
     offer = offer.with_money(prior, request.values, request.costs, names)
     offer = offer.with_top(prior, request.top)
     limited = offer._replace(explore=policy.explore, new_share=policy.new_item_share)
-    return Asked(request, limited, ids)
+    return Asked(request, limited, ids, known)
 
 
 # -- decisions that were made elsewhere -----------------------------------------------------------
@@ -143,34 +147,108 @@ def made_choice(asked: Asked, prior: MixturePrior) -> tuple[int, Float[Array, " 
     return action, law
 
 
-# -- ids and named features -----------------------------------------------------------------------
+# -- ids, named features, facts and scores --------------------------------------------------------
 
 
-def offered_actions(actions: Any, prior: MixturePrior) -> tuple[Any, Ids | None]:
-    """Return what a request offers as rows of features, and the ids of the actions.
+def offered_actions(
+    actions: Any, prior: MixturePrior, context: Any = None
+) -> tuple[Any, Ids | None, Known | None]:
+    """Return what a request offers as rows of features, the ids of the actions, and what is known.
 
     Rows stay as they are and have no ids; the family checks them.
     """
+    if not isinstance(context, Mapping | None):
+        raise ActionError(
+            f"context must be facts of the person by name, such as {{'age': 26}}, got {context!r}"
+        )
+    space: Any = prior.features
+    pools = space is not None and space.pooled is not None
     if not has_names(actions):
-        return actions, None
+        is_table = not isinstance(actions, Sequence | np.ndarray | None)
+        if not pools or (context is None and not is_table):
+            return prior.action_rows(actions, context), None, None
+        whole = space.with_context(actions, context or {})
+        return prior.action_rows(whole), None, known_of(whole, space)
     items = [_offered(item, k) for k, item in enumerate(actions)]
-    features = [item.features for item in items]
+    features: Any = [item.features for item in items]
     described = [isinstance(one, Mapping) for one in features]
     if any(described) and not all(described):
         raise ActionError(
             "features must be described by names in all actions or in none: action "
             f"{described.index(not described[0])} differs from action 0"
         )
+    ids = _ids(items)
+    if any(item.score is not None for item in items):
+        features = _with_scores(features, [item.score for item in items], prior)
+    rows = prior.action_rows(features, context)
+    if not pools or not all(described):
+        return rows, ids, None
+    whole = features if context is None else space.with_context(features, context)
+    return rows, ids, known_of(whole, space)
+
+
+def _ids(items: Sequence[Offered]) -> Ids | None:
+    """Return the ids of actions, which all have one, or none."""
     ids = [item.id for item in items if item.id is not None]
     if not ids:
-        return prior.action_rows(features), None
+        return None
     if len(ids) < len(items):
         missing = next(k for k, item in enumerate(items) if item.id is None)
         raise ActionError(f"all actions need an id, or none: action {missing} has none")
     if len(set(ids)) < len(ids):
         repeated = next(name for name, n in Counter(ids).items() if n > 1)
         raise ActionError(f"ids of actions must differ, got {repeated!r} twice")
-    return prior.action_rows(features), tuple(ids)
+    return tuple(ids)
+
+
+def _with_scores(
+    features: Sequence[Any], scores: Sequence[float | None], prior: MixturePrior
+) -> list[Any]:
+    """Return descriptions of actions with their scores, by the name that the prior has for it."""
+    names = () if prior.features is None else prior.features.scores
+    if len(names) != 1:
+        learned = f"learned the scores {', '.join(names)}" if names else "learned none"
+        raise ActionError(
+            f"a score is for a prior that learned one score (mixts fit --score), and this one "
+            f"{learned}: {'give them among the features' if names else 'leave it out'}"
+        )
+    missing = next((k for k, score in enumerate(scores) if score is None), None)
+    if missing is not None:
+        raise ActionError(f"all actions need a score, or none: action {missing} has none")
+    if not isinstance(features[0], Mapping):
+        raise ActionError("a score needs actions that are described by names of features")
+    twice = next((k for k, one in enumerate(features) if names[0] in one), None)
+    if twice is not None:
+        raise ActionError(f"action {twice} has a score, and {names[0]!r} among its features")
+    return [{**one, names[0]: score} for one, score in zip(features, scores, strict=True)]
+
+
+def known_of(descriptions: Sequence[Mapping[str, Any]], features: Features) -> Known:
+    """Return the facts of the person, which all descriptions share, and the scores of actions."""
+    context = {}
+    for name in features.facts:
+        values = [_fact(one.get(name)) for one in descriptions]
+        other = next((k for k, value in enumerate(values) if value != values[0]), None)
+        if other is not None:
+            raise ActionError(
+                f"the fact {name!r} of the person must be the same in all actions, got "
+                f"{values[0]!r} in action 0 and {values[other]!r} in action {other}: give facts "
+                'once, "context": {...}'
+            )
+        if values and values[0] is not None:
+            context[name] = values[0]
+    scores = {name: [_plain(one[name]) for one in descriptions] for name in features.scores}
+    return Known(context, scores)
+
+
+def _fact(value: Any) -> Any:
+    """Return a fact as JSON has it; None if it is not known."""
+    plain = _plain(value)
+    return None if plain == "" or plain != plain else plain  # NaN differs from itself
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def has_names(actions: Any) -> bool:
@@ -190,9 +268,9 @@ def offered_ids(actions: Any) -> list[str | None]:
 
 def _offered(item: Any, k: int) -> Offered:
     if isinstance(item, Mapping):
-        if "features" not in item or not item.keys() <= {"id", "features"}:
+        if "features" not in item or not item.keys() <= _FIELDS:
             raise ActionError(f"{_EXPECTED}, got the fields {sorted(map(str, item))} (action {k})")
-        item = Offered(item["features"], item.get("id"))
+        item = Offered(item["features"], item.get("id"), item.get("score"))
     if not isinstance(item, Offered):
         raise ActionError(f"{_EXPECTED} as the others are, got {item!r} (action {k})")
     if item.id is not None:
@@ -235,12 +313,20 @@ def plain_actions(actions: Any) -> list[Any]:
         else:
             expected = f"features of action {k} must be numbers, or described by names"
             features = checks.numbers(one.features, expected, ActionError).tolist()
-        found.append(Offered(features, one.id))
+        score = None if one.score is None else float(_value(one.score))
+        found.append(Offered(features, one.id, score))
     return found
 
 
+def plain_facts(context: Any) -> Any:
+    """Return the facts of a person as JSON has them: a fact that is NaN is not known."""
+    if not isinstance(context, Mapping):
+        return context  # the service refuses what is no mapping
+    return {str(name): _fact(value) for name, value in context.items()}
+
+
 def _value(value: Any) -> Any:
-    plain = value.item() if isinstance(value, np.generic) else value
+    plain = _plain(value)
     if isinstance(plain, float) and not np.isfinite(plain):
         raise ActionError(f"features must be finite numbers or text, got {plain}")
     return str(plain) if isinstance(plain, str) else plain
@@ -266,7 +352,8 @@ def request_digest(request: Decide) -> bytes:
         if is_named(mask):
             listed, mask = list(mask), None
         amounts = [_amounts(request.values), _amounts(request.costs)]
-        given = [request.defer, request.top, named, listed, amounts]
+        context = _canonical(plain_facts(request.context))
+        given = [request.defer, request.top, named, listed, amounts, context]
         content = hashlib.sha256(_JSON.encode(given))
         for rows, kind in ((actions, float), (mask, bool)):
             array = None if rows is None else np.asarray(rows, kind)
@@ -286,10 +373,10 @@ def _amounts(given: Any) -> Any:
 def _canonical(item: Any) -> Any:
     """Return an action in the form in which it comes over the wire: numbers are floats."""
     if isinstance(item, Offered):
-        item = {"id": item.id, "features": item.features}
+        item = {"id": item.id, "features": item.features, "score": item.score}
     if isinstance(item, Mapping):
         found = {str(name): _canonical(value) for name, value in item.items()}
-        return {name: value for name, value in found.items() if name != "id" or value is not None}
+        return {name: value for name, value in found.items() if value is not None}
     if isinstance(item, (list, tuple, np.ndarray)):
         return [_canonical(value) for value in item]
     if isinstance(item, (int, float, np.integer, np.floating)) and not isinstance(item, bool):

@@ -34,8 +34,10 @@ Name = Annotated[
 
 if TYPE_CHECKING:  # in process, anything that makes an array or a mapping
     Described: TypeAlias = Any
+    Facts: TypeAlias = Any
 else:  # on the wire
     Described = dict[str, float | bool | str] | list[float]
+    Facts = dict[str, float | bool | str | None] | None
 
 
 class Offered(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -47,10 +49,13 @@ class Offered(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         Values by the names of the prior's features, or a row of numbers.
     id : str, optional
         The caller's id of the action; ids differ within a request.
+    score : float, optional
+        What another model says of the action, for a prior that learned how much its score counts.
     """
 
     features: Described
     id: Name | None = None
+    score: float | None = None
 
 
 if TYPE_CHECKING:  # in process, anything that makes an array, or a list of offered actions
@@ -84,6 +89,10 @@ class Decide(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         Maximise value * mean reward - cost; a dictionary has numbers by arm name or id.
     top : int, optional
         Show so many actions, the best first: each is a decision with an id of its own.
+    context : dict, optional
+        Facts of the person by name, for priors that learned their effects. They are kept with the
+        decision. A fact that is left out, or null, is not known; facts may change from decision to
+        decision.
     """
 
     task: Name
@@ -94,6 +103,7 @@ class Decide(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     values: Amounts = None
     costs: Amounts = None
     top: int | None = None
+    context: Facts = None
 
     @property
     def is_plain(self) -> bool:
@@ -101,6 +111,7 @@ class Decide(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
         return (
             self.actions is None and self.mask is None and self.values is None
             and self.costs is None and self.top is None and self.defer is False
+            and self.context is None
         )  # fmt: skip
 
 
@@ -303,6 +314,8 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
     """Number of deferred decisions that are not activated."""
     ids: tuple[str, ...] | None = None
     """Ids of the actions last offered, in the order of ``mean_rewards``."""
+    context: dict[str, float | bool | str] = {}
+    """Facts of the person that were known when actions were last offered."""
 
 
 class Pedigree(Struct, frozen=True, omit_defaults=True):
@@ -446,6 +459,15 @@ COUNTED = Counts.__struct_fields__
 """Names of the counts."""
 
 # -- rows: the fields of a record are the columns of its table ------------------------------------
+
+
+class Known(Struct, frozen=True, omit_defaults=True):
+    """What the pooled effects of offered actions were computed from, beside their features."""
+
+    context: dict[str, float | bool | str] = {}
+    """Facts of the person that were known."""
+    scores: dict[str, list[float | bool | str]] = {}
+    """Scores of all actions, by the name of the score."""
 
 
 class MetaEntry(Struct, frozen=True):

@@ -343,6 +343,13 @@ def check_features(prior: MixturePrior, before: MixturePrior | None) -> None:
     old = None if before is None else before.features
     if old is None or prior.features is None or prior.features == old:
         return
+    if (prior.features.columns, prior.features.intercept) == (old.columns, old.intercept):
+        raise ParameterError(
+            "this prior has other effects that are the same for everybody than the prior in force: "
+            "tasks have statistics beside the effects in force. Learn with mixts fit --from the "
+            "prior in force, which keeps them; or begin another store with new effects, learned "
+            "from mixts store export, which has the facts"
+        )
     raise ParameterError(
         f"the prior in force has the features {', '.join(old.names)} and this one "
         f"{', '.join(prior.features.names)}, or others of their levels and scales: tasks have "

@@ -102,6 +102,8 @@ class Worth(Struct, frozen=True):
     """What makes the comparison doubtful."""
     ended: float | None = None
     """Time at which the holdback was ended; None while it is on."""
+    has_features: bool = False
+    """Whether the prior is about features: its bestseller is the choice of a pooled model."""
 
 
 def read_worth(store: DecisionStore, now: float | None = None) -> Worth | None:
@@ -119,6 +121,7 @@ def read_worth(store: DecisionStore, now: float | None = None) -> Worth | None:
         {name: _compared(store, contrast, until, _metric(name)) for name in names},
         _warnings(store, times, share, until == math.inf),
         None if ended is None else ended / _SECOND,
+        any(prior.family.startswith("linear") for prior in store.priors()),
     )  # fmt: skip
 
 

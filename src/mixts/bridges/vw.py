@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +78,8 @@ def dsjson_lines(path_or_table: Source, *, missing_reward: float | None = None) 
     """Yield a line of ``dsjson`` for each decision that has a reward.
 
     The cost is the negative reward. The context (namespace ``belief``) holds the components'
-    weights, named after their version of the prior. An action (namespace ``action``) is the name or
+    weights, named after their version of the prior, and (namespace ``person``) the facts that were
+    known of the person. An action (namespace ``action``) is the name or
     else the number of its arm, or its features; its tag is its number in the log. Actions of
     probability 0 are left out: they could not have been drawn. The chosen action is first in ``a``
     and ``p``, as Vowpal Wabbit expects.
@@ -96,18 +97,24 @@ def dsjson_lines(path_or_table: Source, *, missing_reward: float | None = None) 
     """
     log = DecisionLog(path_or_table)
     missing = check_missing(missing_reward)
-    columns = [*_COLUMNS, *([FEATURES] if log.has_features else [])]
+    facts = log.facts
+    columns = [*_COLUMNS, *([FEATURES] if log.has_features else []), *facts.values()]
     for batch in log.batches(columns):
         rewards, known = rewards_of(batch, missing)
         batch = batch.filter(known)
-        for row, reward in zip(_rows(batch), rewards[known].tolist(), strict=True):
+        for row, reward in zip(_rows(batch, facts), rewards[known].tolist(), strict=True):
             event = _event(row, reward, log.arm_names(row["prior_version"]))
             yield _encode(event)
 
 
-def _rows(batch: Any) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a batch as plain values."""
+def _rows(batch: Any, facts: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a batch as plain values, and the facts that are known in each."""
     columns = {name: batch.column(name).to_pylist() for name in _PLAIN}
+    people: list[dict[str, Any]] = [{} for _ in columns["id"]]
+    for name, column in facts.items():
+        for person, value in zip(people, batch.column(column).to_pylist(), strict=True):
+            person |= {} if value is None else {name: value}
+    columns["person"] = people
     moments = np.asarray(batch.column("timestamp").cast("int64")).astype("datetime64[us]")
     columns["timestamp"] = np.datetime_as_string(moments, timezone="UTC").tolist()
     for name in ("action_dist", "weights", *([FEATURES] if FEATURES in batch.schema.names else [])):
@@ -137,6 +144,7 @@ def _event(row: dict[str, Any], reward: float, arm_names: Sequence[str] | None) 
         "p": [probabilities[offered[i]] for i in order],
         "c": {
             "belief": {f"{kind}{s}": weight for s, weight in enumerate(row["weights"])},
+            **({"person": row["person"]} if row["person"] else {}),
             "_multi": [{"_tag": str(k), "action": _action(row, k, arm_names)} for k in offered],
         },
     }

@@ -211,6 +211,16 @@ class DecisionLog:
         names: Sequence[str] | None = priors.get(str(version), {}).get("arm_names")
         return names
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """Columns of the facts of the person, by the names of the facts."""
+        priors: Mapping[str, Mapping[str, Any]] = self.about.get("priors", {})
+        found: dict[str, str] = {}
+        for prior in priors.values():
+            pooled = (prior.get("features") or {}).get("pooled") or {}
+            found |= {name: feature_column(name) for name in pooled.get("person", ())}
+        return found
+
     def _open(self) -> Any:
         pa = pyarrow()
         try:

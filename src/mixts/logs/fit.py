@@ -128,7 +128,6 @@ def _fitted(
     matrix = _matrix(tasks, divided.statistics, settings)
     shown = all(warning.code != NO_KINDS for warning in found)
     n_compared, choice = 0, None
-    effects: tuple[tuple[str, float], ...] = ()
     if start is not None and settings.is_refit:
         learned = refit(start, divided.statistics, n_tasks=settings.start_tasks)
     else:
@@ -139,8 +138,7 @@ def _fitted(
                 tasks, mapped(divided.statistics, matrix), settings, shown, engine
             )
             beta, learned = found_effects.coefficients, found_effects.learned
-            effects = _effects(tasks, divided.statistics, beta)
-            tasks = tasks.with_pooled(beta)
+            tasks = tasks.with_pooled(beta, _sizes(tasks, divided.statistics, beta))
             divided = replace(divided, statistics=with_offsets(divided.statistics, beta))
             matrix = _matrix(tasks, divided.statistics, settings)
         else:
@@ -159,7 +157,7 @@ def _fitted(
     fit = Fit(
         tasks, settings, learned, prior, divided.training, divided.held_out, None, n_compared,
         divided.statistics, (*found, *([] if divided.warning is None else [divided.warning])),
-        choice, once, effects=effects,
+        choice, once,
     )  # fmt: skip
     if on_learned is not None:
         on_learned(fit)
@@ -200,19 +198,15 @@ def _with_pooled(
     return alternate(observed, n_pooled, mixture, seed=settings.seed), *compared[0]
 
 
-def _effects(
-    tasks: TaskLogs, observed: Statistics, beta: Float[Array, " p"]
-) -> tuple[tuple[str, float], ...]:
+def _sizes(tasks: TaskLogs, observed: Statistics, beta: Float[Array, " p"]) -> tuple[float, ...]:
     """Return the size of each pooled term: the root mean square of what it adds to a reward."""
     space = tasks.space
     assert space is not None and space.pooled is not None  # noqa: PT018
     squares = observed.feature_squares[space.n_own :, space.n_own :]
     mean = squares / max(int(np.sum(observed.n_observations)), 1)
-    found: list[tuple[str, float]] = []
-    for name, part in space.pooled.parts:
-        square = float(beta[part] @ mean[part, part] @ beta[part])
-        found.append((name, math.sqrt(max(square, 0.0))))
-    return tuple(sorted(found, key=lambda one: -one[1]))
+    parts = [part for _, part in space.pooled.parts]
+    found = [float(beta[part] @ mean[part, part] @ beta[part]) for part in parts]
+    return tuple(math.sqrt(max(square, 0.0)) for square in found)
 
 
 def _against_start(fit: Fit) -> Evidence | None:

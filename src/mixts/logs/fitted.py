@@ -144,9 +144,6 @@ class Fit:
     against_start: Evidence | None = None
     """Evidence of the held-out tasks beside that of the earlier prior, "the earlier prior"; None
     unless learning went on from one."""
-    effects: tuple[tuple[str, float], ...] = ()
-    """Pooled terms, each with the root mean square of what it adds to a reward, or to its log odds;
-    the largest comes first. Empty without pooled effects, and in a refit."""
 
     @property
     def n_components(self) -> int:
@@ -192,6 +189,18 @@ class Fit:
     def items(self) -> tuple[str, ...]:
         """Names of the arms, or of the features."""
         return self.logs.arms or self.logs.features or ()
+
+    @property
+    def effects(self) -> tuple[tuple[str, float], ...]:
+        """Pooled terms with what they usually add to a reward or to log odds, the largest first.
+
+        Empty without pooled effects, and in a refit, which keeps those of the earlier prior.
+        """
+        effects = None if self.prior.features is None else self.prior.features.pooled
+        if effects is None or effects.sizes is None or self.settings.is_refit:
+            return ()
+        named = [name for name, _ in effects.parts]
+        return tuple(sorted(zip(named, effects.sizes, strict=True), key=lambda one: -one[1]))
 
     @property
     def pooled(self) -> str:

@@ -80,13 +80,17 @@ class TaskLogs:
         space = self.schema.space
         return space is not None and space.pooled is not None and not space.pooled.is_learned
 
-    def with_pooled(self, coefficients: Float[Array, " p"]) -> TaskLogs:
+    def with_pooled(
+        self, coefficients: Float[Array, " p"], sizes: Sequence[float] | None = None
+    ) -> TaskLogs:
         """Return the same logs with the coefficients of their pooled effects.
 
         Parameters
         ----------
         coefficients
             Coefficient of each number of the pooled effects.
+        sizes
+            What each term of the pooled effects usually adds.
 
         Returns
         -------
@@ -94,7 +98,7 @@ class TaskLogs:
             Logs whose rows end with the sum of the pooled effects.
         """
         assert self.schema.space is not None
-        space = self.schema.space.learned_pooled(coefficients)
+        space = self.schema.space.learned_pooled(coefficients, sizes)
         return replace(
             self,
             statistics=with_offsets(self.statistics, coefficients),

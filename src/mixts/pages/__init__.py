@@ -7,6 +7,7 @@ times and names, ``kinds`` a prior in words. ``position`` and ``spread`` place m
 from mixts._numbers import spread
 from mixts.pages import formats
 from mixts.pages.document import Claim, Figure, Report, Section, Table, Verdict
+from mixts.pages.effects import Effect, effects_of
 from mixts.pages.kinds import MOST_ITEMS, Kind, descriptions_of, kinds_of, position
 from mixts.pages.page import (
     check_installed,
@@ -18,6 +19,7 @@ from mixts.pages.page import (
 __all__ = [
     "MOST_ITEMS",
     "Claim",
+    "Effect",
     "Figure",
     "Kind",
     "Report",
@@ -26,6 +28,7 @@ __all__ = [
     "Verdict",
     "check_installed",
     "descriptions_of",
+    "effects_of",
     "formats",
     "kinds_of",
     "new_environment",

@@ -21,6 +21,7 @@ from mixts.learning.measures import RateCalibration
 from mixts.logs.files import LogTable
 from mixts.logs.fitted import Fit
 from mixts.pages.document import Figure, Report, Section, Table
+from mixts.pages.effects import effects_of
 from mixts.pages.formats import literal, percent, plural, signed
 from mixts.pages.kinds import MOST_ITEMS, Kind, kinds_of
 from mixts.pages.page import write_report
@@ -77,7 +78,9 @@ def write_fit_page(
     comparison
         Result of :func:`mixts.diagnostics.compare_policies`; None if policies were not compared.
     """
-    sections = [_selection_section(fit), _check_section(fit), _logs_section(fit)]
+    sections = [
+        _effects_section(fit), _selection_section(fit), _check_section(fit), _logs_section(fit),
+    ]  # fmt: skip
     kinds = fit_kinds(fit)
     report = Report(
         title=_title(fit),
@@ -193,11 +196,16 @@ def _code(fit: Fit, prior_file: Path, comparison: PolicyComparison | None) -> st
     lines.append(f"agent = mixts.{agent_class(comparison)}(prior)")
     features = fit.prior.features
     if features is not None:
+        known, context = [], ""
+        if features.facts:
+            known = [f"known = {features.example_context()}  # what is not known is left out"]
+            context = ", context=known"
         lines += [
             f"# a description of each choice, with {', '.join(features.raw_names)}",
             f"actions = [{features.example()}, ...]",
-            "chosen = agent.act(actions)",
-            "agent.update(actions[chosen], reward)",
+            *known,
+            f"chosen = agent.act(actions{context})",
+            f"agent.update(actions[chosen], reward{context})",
         ]
     else:
         lines += [
@@ -335,6 +343,33 @@ def _surprise_table(fit: Fit, check: PriorCheck, tasks: list[int]) -> Table:
     return Table(columns, rows, caption, (False, True, True, False))
 
 
+def _effects_section(fit: Fit) -> Section | None:
+    """Show what is the same for everybody; None without pooled effects."""
+    found = effects_of(fit.prior)
+    if not found:
+        return None
+    rows = tuple((literal(one.name), one.usual, "; ".join(one.strongest) or "–") for one in found)
+    what = "the odds of a reward" if fit.prior.family.link == "logit" else "the reward"
+    text = (
+        f"Facts, their products and scores change {what} in the same way for everybody. All "
+        "actions of a decision have the same facts, so a fact alone changes no choice: its "
+        "products do."
+    )
+    texts = [text]
+    if fit.settings.is_refit:
+        texts.append("They are those of the earlier prior.")
+    elif not any(size for _, size in fit.effects):
+        texts.append(fit.pooled)
+    caption = "Effects, the largest first."
+    table = Table(
+        ("effect", "what it usually does", "where it is largest"),
+        rows,
+        caption,
+        (False, False, False),
+    )
+    return Section("effects", "What is the same for everybody", "", tuple(texts), (), (table,))
+
+
 def _logs_section(fit: Fit) -> Section:
     logs = fit.logs
     n = np.asarray(logs.statistics.n_observations)
@@ -358,9 +393,7 @@ def _logs_section(fit: Fit) -> Section:
         )
         caption = f"{logs.bad_rows.total:,} bad rows were left out: the reasons and first examples."
         tables = (Table(("reason", "rows", "first"), rows, caption, (False, True, False)),)
-    return Section(
-        "logs", "The logs", "", (text, *filter(None, [fit.once, fit.pooled])), (), tables
-    )
+    return Section("logs", "The logs", "", (text, *filter(None, [fit.once])), (), tables)
 
 
 # -- how it was made ------------------------------------------------------------------------------

@@ -223,7 +223,9 @@ def test_facts_that_say_nothing_are_left_out() -> None:
     fit = mixts.fit_logs(chance, columns, n_components=1, seed=1, held_out=0)
     sizes = dict(fit.effects)
     assert max(sizes.values()) < 0.1
-    silent = replace(fit, effects=tuple((name, 0.0) for name in sizes))
+    space = fit.prior.features
+    nothing = space.learned_pooled(np.zeros(len(space.pooled.names)), np.zeros(len(sizes)).tolist())
+    silent = replace(fit, prior=fit.prior.replace(features=nothing))
     assert silent.pooled.startswith("No effects that are the same for everybody: held-out tasks")
 
 
@@ -258,4 +260,6 @@ def test_the_command_takes_facts(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert features is not None
     assert features.facts == ("age", "land")
     page = out.with_suffix(".html").read_text(encoding="utf-8")
-    assert "Effects that are the same for everybody" in page
+    assert "What is the same for everybody" in page
+    assert "multiplies the odds by" in page
+    assert "context=known" in page

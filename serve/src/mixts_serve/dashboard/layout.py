@@ -6,14 +6,14 @@ import functools
 import json
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 from urllib.parse import quote
 
 from mixts import MixturePrior
-from mixts.pages import descriptions_of, formats, new_environment
+from mixts.pages import Effect, descriptions_of, effects_of, formats, new_environment
 from mixts_serve.agreement import Agreement
 from mixts_serve.rules import Policy
 from mixts_serve.store.views import Unrewarded
@@ -133,6 +133,12 @@ class PriorFacts:
     """A sentence about each kind; empty for priors that have none."""
     kind_indices: tuple[int, ...] | None = None
     """Kind of each component; None if each component is a kind of its own."""
+    effects: tuple[Effect, ...] = ()
+    """Effects that are the same for everybody, the largest first."""
+    odds: bool = False
+    """Whether these change log odds; else they change the reward."""
+    example: Mapping[str, Any] | None = None
+    """Fields of a request for a decision; None where the family says what it needs."""
 
     @property
     def has_kinds(self) -> bool:
@@ -200,6 +206,27 @@ def prior_facts(prior: MixturePrior, version: int) -> PriorFacts:
         n_features=family.n_features,
         descriptions=_descriptions(prior),
         kind_indices=None if prior.kinds is None else prior.kind_indices,
+        effects=_effects(prior),
+        odds=family.link == "logit",
+        example=_example(prior),
+    )
+
+
+def _example(prior: MixturePrior) -> Mapping[str, Any] | None:
+    """Return an action that may be offered and facts that may be known, if they have names."""
+    space = prior.features
+    if space is None or len(space.raw_names) > _MOST_FEATURES:
+        return None
+    known = {"context": space.example_context()} if space.facts else {}
+    return {"actions": [{"id": "a", "features": space.example()}], **known}
+
+
+@functools.lru_cache(maxsize=8)
+def _effects(prior: MixturePrior) -> tuple[Effect, ...]:
+    """Describe pooled effects once, with names that cannot reorder the words around them."""
+    return tuple(
+        Effect(formats.visible(one.name), one.usual, tuple(map(formats.visible, one.strongest)))
+        for one in effects_of(prior)
     )
 
 
@@ -304,9 +331,9 @@ def policy_short(policy: Policy) -> list[str]:
 
 def decide_command(address: str, task: str, facts: PriorFacts, token: bool) -> str:
     """Return a shell command that requests a decision; any task name is quoted safely."""
-    body = json.dumps({"task": task})
+    body = json.dumps({"task": task, **(facts.example or {})})
     d = facts.n_features
-    if d is not None:
+    if d is not None and facts.example is None:
         actions = f"[[... {d} numbers ...], ...]"
         if d <= _MOST_FEATURES:
             unit_vectors = [[int(i == k) for i in range(d)] for k in range(min(d, 2))]

@@ -190,7 +190,7 @@ def overview_page(
         rewards=None if mean is None else over_time.reward_chart(view.means, mean),
         open_words=over_time.open_words(view.means) if view.means.is_open else "",
         silence=_silence_words(view.rules),
-        baseline=_baseline_words(view.rules),
+        baseline=_baseline_words(view),
         caption=_caption(view.listing, view.totals.tasks),
         decide=layout.decide_command(address, "u17", view.prior, token),
         reward=layout.reward_command(address, None, token),
@@ -356,9 +356,12 @@ def _silence_words(rules: Rules) -> str:
     return f"{window}; then the default reward {formats.number(rules.default_reward)} counts"
 
 
-def _baseline_words(rules: Rules) -> str:
+def _baseline_words(view: Overview) -> str:
     """Return how tasks that are held back are decided."""
-    return "" if rules.holdback is None else worth_words.baseline_words(rules.holdback.baseline)
+    holdback = view.rules.holdback
+    if holdback is None:
+        return ""
+    return worth_words.baseline_words(holdback.baseline, view.prior.n_arms is None)
 
 
 def _caption(listing: Listing, total: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -43,6 +44,8 @@ class Action:
     """Mean of its rewards."""
     retired: bool
     best: bool
+    known: str = ""
+    """What facts and scores do to it; nothing without effects that are the same for everybody."""
 
     @property
     def text(self) -> formats.Bounds:
@@ -67,6 +70,12 @@ class TaskView:
     scale: Scale
     """Scale of the actions' means and intervals."""
     history: tuple[DecisionRow, ...]
+
+    @property
+    def facts(self) -> str:
+        """Facts that were known of the person when actions were last offered."""
+        known = self.state.context.items()
+        return ", ".join(f"{name} {_shown(value)}" for name, value in known)
 
     @property
     def first_number(self) -> int:
@@ -182,6 +191,13 @@ def read_task(decider: Decider, store: DecisionStore, task: str, now: float) -> 
     if facts.n_arms is not None:
         counts = store.actions(task, COUNTED, store.final_until(now))
     actions = _actions(posterior, counts, facts, state.ids)
+    if facts.effects and actions:
+        offered = store.last_offer(task)
+        assert offered is not None  # or there would be no actions
+        added = offered.rows[:, -1].tolist()
+        actions = tuple(
+            replace(one, known=effect_words(added[one.index], facts.odds)) for one in actions
+        )
     ends = [value for one in actions for value in (one.low, one.high, one.mean)]
     return TaskView(
         now=now,
@@ -248,6 +264,19 @@ def _actions(
         best = max(open_to, key=lambda action: action.mean)
         found = [replace(one, best=one is best) for one in found]
     return tuple(found)
+
+
+def effect_words(value: float, odds: bool) -> str:
+    """Return what facts and scores do to an action: "odds × 1.8", or "+0.300"."""
+    if odds:
+        return f"odds × {formats.number(math.exp(min(max(value, -700.0), 700.0)))}"
+    return f"{'+' if value > 0 else ''}{formats.number(value)}"
+
+
+def _shown(value: float | bool | str) -> str:
+    if isinstance(value, str):
+        return formats.visible(value)
+    return formats.number(float(value))
 
 
 def _tiles(view: TaskView) -> list[layout.Tile]:

@@ -14,6 +14,7 @@ from mixts_serve.trials import ARM, BESTSELLER, UNIFORM
 from mixts_serve.worth import Worth
 
 _BASELINES = {BESTSELLER: "the bestseller", UNIFORM: "actions at random"}
+_POOLED = "the pooled model"
 _UNKNOWN = "not known yet"
 
 
@@ -84,8 +85,10 @@ def _needed_words(found: Difference) -> str:
     return f"a lift of {100 * found.next_lift:g} % needs {tasks}"
 
 
-def baseline_words(name: str) -> str:
+def baseline_words(name: str, has_features: bool) -> str:
     """Return a baseline in words."""
+    if has_features and name == BESTSELLER:
+        return _POOLED
     return _BASELINES.get(name) or f"the arm {name.removeprefix(ARM)}"
 
 
@@ -98,7 +101,7 @@ def tiles(worth: Worth) -> list[tuple[str, Words]]:
     )
     first = Words(found.value, found.unit, note, found.look)
     return [
-        (f"Lift over {baseline_words(worth.baseline)}", first),
+        (f"Lift over {baseline_words(worth.baseline, worth.has_features)}", first),
         *(
             (f"Guardrail: {name}", words_of(one.per_decision))
             for name, one in worth.metrics.items()
@@ -128,7 +131,9 @@ def report_page(worth: Worth | None, name: str, made: float, rivals: Sequence[st
         "report", worth=worth, rivals=rivals, name=name, made=made, rows=rows, style=layout.STYLE,
         tiles=[] if worth is None else tiles(worth), finite=math.isfinite,
         sides=[] if worth is None else sides(worth.rewards),
-        compared_with="" if worth is None else baseline_words(worth.baseline),
+        compared_with=(
+            "" if worth is None else baseline_words(worth.baseline, worth.has_features)
+        ),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import mixts
 from mixts import MixturePrior
 from mixts.errors import MissingExtraError, ParameterError, StoreError
 from mixts.extend import Family, files
-from mixts.features import NumberFeature
+from mixts.features import NumberFeature, name_of
 from mixts.logs import decisions
 from mixts_serve.store import tables
 from mixts_serve.store.store import DecisionStore
@@ -273,10 +273,10 @@ def _matrices(sets: list[tables.ActionSet]) -> Any:
 
 
 def _raw_columns(priors: Mapping[int, MixturePrior]) -> dict[str, type]:
-    """Return the features that some prior names: their types, ``str`` or ``float``."""
+    """Return features, facts and scores that some prior names, and their type: str or float."""
     found: dict[str, type] = {}
     for prior in priors.values():
-        for column in () if prior.features is None else prior.features.columns:
+        for column in () if prior.features is None else prior.features.raw_columns:
             kind = float if isinstance(column, NumberFeature) else str
             found[column.name] = kind if found.get(column.name, kind) is kind else str
     return found
@@ -287,7 +287,10 @@ def _raw_values(
     versions: Sequence[int],
     chosen: Sequence[tuple[tables.ActionSet, int]],
 ) -> dict[str, list[float | str | None]]:
-    """Return the value of each named feature of the chosen actions, as the prior then read it."""
+    """Return the value of each named feature of the chosen actions, as the prior then read it.
+
+    Facts of the person and scores are as they came.
+    """
     kinds = _raw_columns(priors)
     rows: dict[tuple[int, bytes], dict[str, float | str | None]] = {}
     found: dict[str, list[float | str | None]] = {
@@ -300,9 +303,14 @@ def _raw_values(
         if (version, body) not in rows:
             rows[version, body] = {} if features is None else features.values(tables.unpack(body))
         values = rows[version, body]
+        if actions.known is not None:
+            known = actions.facts
+            scores = {name: each[action] for name, each in known.scores.items()}
+            values = {**values, **known.context, **scores}
         for name, kind in kinds.items():
             value = values.get(name)
-            found[decisions.feature_column(name)].append(None if value is None else kind(value))
+            text = None if value is None else name_of(value) if kind is str else float(value)
+            found[decisions.feature_column(name)].append(text)
     return found
 
 

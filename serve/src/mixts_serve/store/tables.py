@@ -15,6 +15,7 @@ from operator import attrgetter
 from types import NoneType
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
@@ -88,6 +89,10 @@ def unpack_probabilities(content: bytes) -> Float[Array, " K"]:
     return found
 
 
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_decode = msgspec.json.Decoder(records.Known).decode
+
+
 class ActionSet(Struct, frozen=True):
     """A row of ``action_sets``: actions that were offered together."""
 
@@ -96,18 +101,26 @@ class ActionSet(Struct, frozen=True):
     body: bytes
     ids: str | None
     """Ids of the actions, a JSON list; None if they have none."""
+    known: str | None = None
+    """What pooled effects were computed from, ``Known`` in JSON; None without such effects."""
     digest: bytes = b""
     """Digest of the whole set. Not read again."""
     number: int = 0
 
     @classmethod
-    def of(cls, rows: Float[Array, "K d"], ids: Sequence[str] | None) -> ActionSet:
+    def of(
+        cls,
+        rows: Float[Array, "K d"],
+        ids: Sequence[str] | None,
+        known: records.Known | None = None,
+    ) -> ActionSet:
         """Return the set of these rows, whose actions may have ids."""
         n_actions, n_features = rows.shape
         body, names = pack(rows), None if ids is None else json.dumps(list(ids))
+        facts = None if known is None else _encode(known).decode()
         head = f"{n_actions} {n_features} ".encode()
-        digest = hashlib.sha256(head + body + (names or "").encode()).digest()
-        return cls(n_actions, n_features, body, names, digest)
+        content = head + body + (names or "").encode() + (facts or "").encode()
+        return cls(n_actions, n_features, body, names, facts, hashlib.sha256(content).digest())
 
     @property
     def rows(self) -> Float[Array, "K d"]:
@@ -118,6 +131,11 @@ class ActionSet(Struct, frozen=True):
     def names(self) -> tuple[str, ...] | None:
         """Ids of the actions."""
         return None if self.ids is None else tuple(json.loads(self.ids))
+
+    @property
+    def facts(self) -> records.Known:
+        """What was known of the person, and of the actions beside their features."""
+        return records.Known() if self.known is None else _decode(self.known)
 
 
 # -- a table --------------------------------------------------------------------------------------
