@@ -24,6 +24,7 @@ import mixts
 from mixts import errors
 from mixts.origin import Origin
 from serve.tests.contracts.stores import ACTIONS, arms, linear
+from serve.tests.contracts.test_store_context import OLD, PRIOR, YOUNG, offer
 
 
 @contextmanager
@@ -100,6 +101,31 @@ def test_a_key_gives_one_decision_to_all_clients(over_arms: tuple[Decider, Clien
     assert again.id == made.id
     assert client.decide("keyed", key="k", mask=[True, False, True]) == made
     assert client.task("keyed").decisions == 1
+
+
+def test_facts_and_scores_go_as_json(tmp_path: Path) -> None:
+    forms: list[dict[str, Any]] = [
+        {"age": np.int64(60)}, {"age": 60, "land": None}, {"age": np.float32(60), "land": np.nan}
+    ]  # fmt: skip
+    with (
+        deciding(tmp_path / "facts.db", PRIOR) as decider,
+        served(decider) as url,
+        Client(url, timeout=300.0, deadline=600.0) as client,
+    ):
+        same = [client.decide("ada", offer(), key="k", context=context) for context in forms]
+        assert {(made.id, made.arm) for made in same} == {(same[0].id, "film")}
+        assert client.task("ada") == decider.task("ada")
+        assert client.task("ada").context == OLD
+        scored = client.decide("bob", offer((np.float32(99), 0.0)), context=OLD)
+        assert scored.arm == "book"
+        requests = [Decide("ada", offer(), context=facts) for facts in (YOUNG, {"agee": 1})]
+        first, second = client.decide_many(requests)
+        assert isinstance(first, Decision)
+        assert isinstance(second, errors.ActionError)
+        wrong = {"task": "ada", "actions": offer(), "context": {"age": [1]}}
+        answer = httpx.post(f"{url}/v1/decide", json=wrong)
+        assert answer.status_code == 422
+        assert answer.json()["error"]["field"].startswith("context")
 
 
 def test_actions_go_as_arrays(over_rows: tuple[Decider, Client]) -> None:

@@ -21,6 +21,7 @@ from mixts_serve.records import Decide, Reward
 import mixts
 from mixts.errors import OutcomeError, ParameterError, StoreUnavailableError
 from serve.tests.contracts.stores import ACTIONS, arms, linear
+from serve.tests.contracts.test_store_context import OLD, PRIOR, YOUNG, offer
 from serve.tests.unit.scripted_service import BUSY, DECIDED, URL, Service
 from serve.tests.unit.store.faulty_store import wait_until
 from serve.tests.unit.test_client_service import served
@@ -48,6 +49,14 @@ def decider(tmp_path: Path) -> Iterator[Decider]:
 
 
 # -- decisions ------------------------------------------------------------------------------------
+
+
+def test_a_prior_decides_for_the_person() -> None:
+    with away(fallback=PRIOR) as client:
+        assert client.decide("ada", offer(), context=YOUNG).arm == "book"
+        assert client.decide("ada", offer(), context=OLD).arm == "film"
+        with pytest.raises(StoreUnavailableError, match="unknown fact 'agee'"):
+            client.decide("ada", offer(), context={"agee": 20})
 
 
 def test_a_prior_takes_the_best_action_of_a_new_task() -> None:

@@ -182,6 +182,7 @@ class DecisionLog:
         if self._table is not None:
             self._table = self._typed(self._table)
         self.has_features = FEATURES in columns.names
+        self._columns = tuple(columns.names)
         self.about = self._header(columns)
         """Header of the file: the store, the family, the versions of the prior, the time."""
 
@@ -219,7 +220,7 @@ class DecisionLog:
         for prior in priors.values():
             pooled = (prior.get("features") or {}).get("pooled") or {}
             found |= {name: feature_column(name) for name in pooled.get("person", ())}
-        return found
+        return {name: column for name, column in found.items() if column in self._columns}
 
     def _open(self) -> Any:
         pa = pyarrow()
