@@ -153,6 +153,8 @@ class Agreements(Struct, frozen=True):
     arms: dict[int, Agreement]
     """By arm; arms without decisions are left out."""
     kinds: dict[int, Agreement]
+    cells: dict[tuple[int, int], Agreement]
+    """By kind and arm; pairs without decisions are left out."""
     evidence: float
     """Logarithm, to base 10, of the evidence against the prior: a right one ever reaches 2 with a
     probability of at most 1 %."""
@@ -209,6 +211,8 @@ class VersionWatch:
         self._log_money = np.zeros((sum(sizes), len(SHIFTS)))
         self._sums = np.zeros((sum(sizes), 3))
         """Of each unit: number of decisions, and sums of predicted and of earned rewards."""
+        self._cells = np.zeros((sizes[2], sizes[1], 3))
+        """The same sums of each kind and arm, on which nobody bets."""
         self.alarmed = False
         """Whether ``judge`` ever found the prior to be wrong."""
 
@@ -221,6 +225,8 @@ class VersionWatch:
             shares[-len(self._kinds) :] = bet.kinds
         self._log_money[units] += log_factors(shares, bet)
         self._sums[units] += np.multiply.outer(shares, (1.0, bet.mean, bet.value))
+        if bet.arm is not None and self._kinds:
+            self._cells[:, bet.arm] += np.multiply.outer(bet.kinds, (1.0, bet.mean, bet.value))
 
     @property
     def _log_evidence(self) -> Float[Array, " U"]:
@@ -249,7 +255,13 @@ class VersionWatch:
             {i: found[unit] for i, unit in enumerate(units) if unit in found}
             for units in (self._arms, self._kinds)
         )
-        return Agreements(found[0], arms, kinds, self.log_evidence / math.log(10), self.alarmed)
+        cells = {
+            (int(g), int(k)): Agreement(n, expected / n, earned / n)
+            for g, k in np.argwhere(self._cells[..., 0] > 0)
+            for n, expected, earned in [self._cells[g, k].tolist()]
+        }
+        evidence = self.log_evidence / math.log(10)
+        return Agreements(found[0], arms, kinds, cells, evidence, self.alarmed)
 
 
 def predict(

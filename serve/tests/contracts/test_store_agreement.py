@@ -75,6 +75,12 @@ def test_rewards_are_predicted_in_the_order_in_which_decisions_become_final(
         assert found.whole.expected == pytest.approx(np.mean(means))
         assert sum(one.decisions for one in found.arms.values()) == 54
         assert sum(one.decisions for one in found.kinds.values()) == pytest.approx(54)
+        for unit, parts in ((0, found.kinds), (1, found.arms)):
+            for index, part in parts.items():
+                cells = [one for pair, one in found.cells.items() if pair[unit] == index]
+                assert sum(one.decisions for one in cells) == pytest.approx(part.decisions)
+                earned = sum(one.decisions * one.earned for one in cells)
+                assert earned == pytest.approx(part.decisions * part.earned)
         clock[0] += 1801
         while decider.end_windows():
             pass

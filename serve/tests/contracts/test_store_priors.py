@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from mixts_serve import Decider, DecisionStore
 from mixts_serve.store.rebuild import rebuild
-from mixts_serve.store.views import ActionRow
+from mixts_serve.store.views import ActionRow, Among
 
 import mixts
 from mixts import errors
@@ -224,6 +224,24 @@ def test_tasks_are_found_by_any_part_of_their_name(store: DecisionStore) -> None
     assert [row.task for row in store.tasks("\\")] == ["back\\slash"]
     assert store.tasks("nobody") == []
     assert store.task("nobody") is None
+
+
+def test_tasks_are_found_by_kind_and_by_arm(store: DecisionStore) -> None:
+    prior = arms()
+    with Decider(prior, store, seed=1) as decider:
+        for k in range(12):
+            decider.decide(f"u{k}", mask=[k % 3 == 0, k % 3 == 1, k % 3 == 2])
+    names = {f"u{k}" for k in range(12)}
+    every = {row.task for row in store.tasks(among=Among(1))}
+    assert every == names
+    by_kind = [{row.task for row in store.tasks(among=Among(1, (s,)))} for s in range(2)]
+    assert by_kind[0] | by_kind[1] == names
+    assert not by_kind[0] & by_kind[1]
+    second = {f"u{k}" for k in range(1, 12, 3)}
+    assert {row.task for row in store.tasks(among=Among(1, arm=1))} == second
+    found = {row.task for row in store.tasks("u1", among=Among(1, (0, 1), 1))}
+    assert found == {"u1", "u10"}
+    assert not store.tasks(among=Among(2)) + store.tasks(among=Among(1, (-1,)))
 
 
 def test_actions_are_counted(store: DecisionStore) -> None:

@@ -11,6 +11,7 @@ from mixts_serve.agreement import Agreement, Agreements
 from mixts_serve.dashboard import arms as panel
 from mixts_serve.dashboard import charts, layout, over_time
 from mixts_serve.dashboard import contest as contest_words
+from mixts_serve.dashboard import items as items_panel
 from mixts_serve.dashboard import worth as worth_words
 from mixts_serve.decider import Decider
 from mixts_serve.records import Health, PriorVersion
@@ -42,6 +43,10 @@ class OverviewQuery:
     """Part of an arm's name."""
     arms: int = layout.ARM_ROWS
     """Number of rows of the table of arms."""
+    kind: int = -1
+    """Kind of the tasks of the list; -1: any."""
+    item: int = -1
+    """Arm that the tasks of the list took; -1: any."""
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> OverviewQuery:
@@ -53,6 +58,8 @@ class OverviewQuery:
             span if span in over_time.SPANS else "",
             given.get("arm", "")[:LONGEST_SEARCH],
             _bounded(given.get("arms", ""), layout.ARM_ROWS, panel.MOST_ARM_ROWS),
+            _bounded(given.get("kind", ""), -1, _LARGEST_OFFSET),
+            _bounded(given.get("item", ""), -1, _LARGEST_OFFSET),
         )
 
     def kept(self, *names: str) -> list[tuple[str, str | int]]:
@@ -114,6 +121,8 @@ class Listing:
     offset: int
     more: bool
     """Whether another page follows."""
+    among: str = ""
+    """Kind and arm to which the list is limited, in words."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +157,7 @@ class Overview:
     table: list[over_time.Bin]
     split: Split
     arms: panel.ArmsView | None
+    items: items_panel.ItemsView | None
     listing: Listing
     query: OverviewQuery
     span: str
@@ -215,6 +225,9 @@ def read_overview(
     # A young service has nothing to show of the time before its first decision.
     begin = max(now - span.seconds, min([row.first_at for row in earned], default=0.0))
     bins = over_time.read_bins(store, over_time.begun_span(span, begin, now), now)
+    period = panel.Period(begin, now, final)
+    arms = panel.read_arms(store, facts, period, query.arm, query.arms, agreements)
+    shown = () if arms is None else [line.index for line in arms.lines]
     return Overview(
         now=now,
         health=decider.health(),
@@ -229,9 +242,8 @@ def read_overview(
         means=over_time.read_means(store, bins, final, now),
         table=over_time.read_table(store, bins, final, now),
         split=split_of(store.split(facts.version), facts, agreements),
-        arms=panel.read_arms(
-            store, facts, panel.Period(begin, now, final), query.arm, query.arms, agreements
-        ),
+        arms=arms,
+        items=items_panel.read_items(facts, agreements, shown),
         listing=_listing(decider, store, facts, query),
         query=query,
         span=name,
@@ -288,8 +300,9 @@ def _listing(
 ) -> Listing:
     # No name contains NUL, and PostgreSQL rejects NUL in a query.
     rows: list[views.TaskRow] = []
+    among = _among(facts, query)
     if "\0" not in query.search:
-        rows = store.tasks(query.search, PAGE_ROWS + 1, query.offset)
+        rows = store.tasks(query.search, PAGE_ROWS + 1, query.offset, among)
     shown = rows[:PAGE_ROWS]
     lines = []
     for row, found in zip(shown, decider.weights([row.task for row in shown]), strict=True):
@@ -299,7 +312,19 @@ def _listing(
         weights = facts.by_kind(found)
         s = max(range(len(weights)), key=lambda s: weights[s])
         lines.append(TaskLine(row, facts.kind(s), charts.colour(s), weights[s]))
-    return Listing(tuple(lines), query.search, query.offset, len(rows) > PAGE_ROWS)
+    words = _among_words(facts, query)
+    return Listing(tuple(lines), query.search, query.offset, len(rows) > PAGE_ROWS, words)
+
+
+def _among(facts: layout.PriorFacts, query: OverviewQuery) -> views.Among | None:
+    """Return the limits of the list of tasks."""
+    if query.kind < 0 and query.item < 0:
+        return None
+    indices = facts.kind_indices or tuple(range(len(facts.weights)))
+    wanted = tuple(s for s, kind in enumerate(indices) if kind == query.kind)
+    # A kind that the prior does not have has no tasks: no component has this number.
+    components = () if query.kind < 0 else wanted or (-1,)
+    return views.Among(facts.version, components, query.item if query.item >= 0 else None)
 
 
 # -- words ----------------------------------------------------------------------------------------
@@ -364,10 +389,23 @@ def _baseline_words(view: Overview) -> str:
     return worth_words.baseline_words(holdback.baseline, view.prior.n_arms is None)
 
 
+def _among_words(facts: layout.PriorFacts, query: OverviewQuery) -> str:
+    """Return the kind and the arm to which the list is limited."""
+    words = []
+    if query.item >= 0:
+        words.append(f"that took {formats.visible(facts.action(query.item))}")
+    if query.kind >= 0:
+        kind = formats.visible(facts.kind(query.kind))
+        words.append(f"{'whose' if not words else 'and whose'} last decision was for {kind}")
+    return " ".join(words)
+
+
 def _caption(listing: Listing, total: int) -> str:
     first, last = listing.offset + 1, listing.offset + len(listing.rows)
     subset = f"of {formats.count(total)}"
     if listing.search:
         subset = f"that contain “{formats.visible(listing.search)}”"
+    if listing.among:
+        subset = f"{listing.among}{f', {subset}' if listing.search else ''}"
     numbers = f"{formats.count(first)} to {formats.count(last)}" if last > first else str(first)
     return f"{numbers} {subset}, by last activity"

@@ -560,7 +560,13 @@ class DecisionStore:
 
     # -- tasks --------------------------------------------------------------------------------
 
-    def tasks(self, search: str = "", limit: int = 50, offset: int = 0) -> list[views.TaskRow]:
+    def tasks(
+        self,
+        search: str = "",
+        limit: int = 50,
+        offset: int = 0,
+        among: views.Among | None = None,
+    ) -> list[views.TaskRow]:
         """Return tasks, those with the latest activity first.
 
         Parameters
@@ -569,19 +575,23 @@ class DecisionStore:
             A part of the name, in any case; empty for all tasks.
         limit, offset : int
             The number of tasks to return, and of those to skip.
+        among : Among, optional
+            Only tasks of some kinds, or that took some arm.
 
         Returns
         -------
         list of TaskRow
             The tasks.
         """
+        conditions, values = _limits(among)
+        if search:
+            # The database lowers both sides: databases differ in how much of Unicode they lower.
+            pattern = "".join(f"\\{c}" if c in "\\%_" else c for c in search)
+            conditions.append("lower(name) LIKE lower(?) ESCAPE '\\'")
+            values.append(f"%{pattern}%")
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         order = " ORDER BY last_at DESC, number DESC LIMIT ? OFFSET ?"
-        if not search:
-            return self.backend.read(_TASK, (limit, offset), order)
-        # The database lowers both sides: databases differ in how much of Unicode they lower.
-        pattern = "".join(f"\\{c}" if c in "\\%_" else c for c in search)
-        condition = " WHERE lower(name) LIKE lower(?) ESCAPE '\\'"
-        return self.backend.read(_TASK, (f"%{pattern}%", limit, offset), condition + order)
+        return self.backend.read(_TASK, (*values, limit, offset), where + order)
 
     def task(self, name: str) -> views.TaskRow | None:
         """Return one task, or None if it has no decisions.
@@ -760,6 +770,22 @@ class DecisionStore:
         """
         body = self.backend.value("SELECT body FROM priors WHERE version = ?", (version,))
         return None if body is None else bytes(body)
+
+
+def _limits(among: views.Among | None) -> tuple[list[str], list[Any]]:
+    """Return the conditions of a list of tasks, and their parameters."""
+    if among is None:
+        return [], []
+    conditions, values = ["version = ?"], [among.version, *among.components]
+    if among.components:
+        conditions.append(f"latent IN ({', '.join('?' * len(among.components))})")
+    if among.arm is not None:
+        conditions.append(
+            "EXISTS (SELECT 1 FROM decisions d WHERE d.task = tasks.number AND d.action = ? "
+            "AND d.action_set IS NULL)"
+        )
+        values.append(among.arm)
+    return conditions, values
 
 
 def _decision_row(row: Any) -> views.DecisionRow:

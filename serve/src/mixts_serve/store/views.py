@@ -21,6 +21,17 @@ class TaskRow(Counts):
     last_at: float
 
 
+class Among(Struct, frozen=True):
+    """Tasks that a list is limited to."""
+
+    version: int
+    """Version of the prior at their last decision."""
+    components: tuple[int, ...] = ()
+    """Components one of which is the heaviest of their most probable kind; empty: any."""
+    arm: int | None = None
+    """Arm that some decision of theirs took; None: any."""
+
+
 class DecisionRow(Struct, frozen=True):
     """A decision of a task, and its reward if one came."""
 

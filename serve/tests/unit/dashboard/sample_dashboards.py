@@ -23,6 +23,7 @@ from mixts_serve.rules import Policy, Rules
 from mixts_serve.store.views import (
     ActionRow,
     Activity,
+    Among,
     ArmTraffic,
     DecisionRow,
     Earnings,
@@ -156,8 +157,12 @@ class FakeStore:
             shares[latent] = replace(share, tasks=share.tasks + 1, sure=share.sure + sure)
         return list(shares.values())
 
-    def tasks(self, search: str = "", limit: int = 50, offset: int = 0) -> list[TaskRow]:
+    def tasks(
+        self, search: str = "", limit: int = 50, offset: int = 0, among: Among | None = None
+    ) -> list[TaskRow]:
         found = [row for row in self.rows if search.lower() in row.task.lower()]
+        if among is not None:
+            found = [row for row in found if row.latent in among.components]
         found.sort(key=lambda row: -row.last_at)
         return found[offset : offset + limit]
 

@@ -449,7 +449,7 @@ def test_expected_stands_beside_earned_and_an_alarm_has_a_banner() -> None:
     assert "The prior is wrong." not in overview(decider, store).text
     whole, arm = Agreement(412.0, 0.4401, 0.1012, True), Agreement(300.0, 0.512, 0.504)
     decider.found = Agreements(
-        whole, {0: arm, 1: whole}, {2: Agreement(7.6, 0.31, 0.32)}, 9.5, True
+        whole, {0: arm, 1: whole}, {2: Agreement(7.6, 0.31, 0.32)}, {}, 9.5, True
     )
     decider.alarm = "the rewards do not agree with version 2 of the prior: <b>\u202e"
     page = overview(decider, store)
@@ -468,6 +468,36 @@ def test_expected_stands_beside_earned_and_an_alarm_has_a_banner() -> None:
     history = store.histories[store.rows[0].task]
     history[-1] = replace(history[-1], policy="bestseller", prior_version=2)
     assert overview(decider, store).text.count("earned 0.101 all policies") == 2
+
+
+def test_arms_by_kind_lead_to_their_tasks() -> None:
+    decider, store = typical(40)
+    assert "Arms by kind" not in overview(decider, store).text
+    whole = Agreement(100.0, 0.4, 0.4)
+    cells = {
+        (0, 1): Agreement(30.0, 0.31, 0.32),
+        (0, 2): Agreement(10.0, 0.11, 0.12),
+        (2, 1): Agreement(60.0, 0.55, 0.5),
+    }
+    decider.found = Agreements(whole, {1: whole}, {0: whole}, cells, 0.0, False)
+    page = overview(decider, store)
+    assert "Arms by kind" in page.text
+    assert "75 % 0.320 (0.310)" in page.text, "three quarters of the decisions of the first kind"
+    assert "100 % 0.500 (0.550)" in page.text
+    links = [one["href"] or "" for one in page.of("a") if "item=" in (one.get("href") or "")]
+    assert sorted(links) == [
+        "./?kind=0&item=1#tasks", "./?kind=0&item=2#tasks", "./?kind=2&item=1#tasks",
+    ]  # fmt: skip
+    shown = overview(decider, store, kind=2, item=1)
+    facts = prior_facts(decider.prior, decider.prior_version)
+    arm, kind = facts.action(1), facts.kind(2)
+    assert f"that took {arm} and whose last decision was for {kind}" in shown.text
+    wanted = {task_link(row.task) for row in store.rows if row.latent == 2}
+    links = [one.get("href") or "" for one in shown.of("a")]
+    found = {link for link in links if link.startswith("tasks?")}
+    assert found
+    assert found <= wanted
+    assert "There is no task" in overview(decider, store, kind=4000).text
 
 
 # -- kinds of several components --------------------------------------------------------------
