@@ -17,6 +17,7 @@ from mixts_serve.agreement import Agreements, PriorWatch
 from mixts_serve.batch import Batch
 from mixts_serve.calls import Calls, Value
 from mixts_serve.challenger import Account
+from mixts_serve.imagine import Outcome, Outlook, imagined, outlook
 from mixts_serve.periodic import WindowCloser, silence_warning
 from mixts_serve.promotion import Promoter, Promotion, Trial
 from mixts_serve.records import (
@@ -622,6 +623,33 @@ class Decider(Calls):
         if active.prior.family.n_arms is None and offered is None:
             return ActionPosteriors((), (), (), (), 0)
         return versions.action_posteriors(belief, offered, best)
+
+    def imagine(self, task: str, outcomes: Sequence[Outcome] = ()) -> tuple[Outlook, Outlook]:
+        """Return what would be believed and chosen after outcomes, which are not logged.
+
+        Parameters
+        ----------
+        task : str
+            The task's name; one without decisions raises ``UnknownTaskError``.
+        outcomes : sequence of (int, float)
+            Actions, by their indices, and imagined rewards. Linear priors: of the actions last
+            offered.
+
+        Returns
+        -------
+        tuple of Outlook
+            The belief and the next decision as they are, and after the outcomes. Decisions whose
+            rewards have not come are left out.
+        """
+        active, belief = self._belief(task)
+        last = self._offered(task, active)
+        offered = None if last is None else last.rows
+        if active.prior.family.n_arms is None and offered is None:
+            raise errors.ActionError(f"no actions were offered to task {task!r} yet")
+        prior, now = active.prior, belief.statistics
+        after = imagined(prior, now, offered, outcomes)
+        before, then = (outlook(prior, each, offered, self.policy) for each in (now, after))
+        return before, then
 
     def health(self) -> Health:
         """Return whether decisions can be written, how many operations wait, and a warning.

@@ -5,7 +5,8 @@ The HTTP part calls these functions and adds headers; nothing here knows of requ
     GET /                   overview_page(decider, store, OverviewQuery.of(...), now=store.now(),
                                           address="http://127.0.0.1:8321", token=False,
                                           changes=False)
-    GET /tasks?name=...     task_page(decider, store, name, now=..., address=..., token=...)
+    GET /tasks?name=...     task_page(decider, store, name, now=..., address=..., token=...,
+                                      imagine=read_outcomes(query))
     GET /assets/{name}      ASSETS[name]: media type and content
     POST /arms              the same as POST /v1/arms, for the form of the overview
     POST /priors/N/activate the same as POST /v1/priors/N/activate, for its button
@@ -24,6 +25,7 @@ connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'`
 fetches the page's own address again and again: send pages with ``Cache-Control: no-store``.
 """
 
+from mixts_serve.dashboard.imagine import read_outcomes
 from mixts_serve.dashboard.layout import (
     ASSETS,
     SCRIPT,
@@ -45,6 +47,7 @@ __all__ = [
     "OverviewQuery",
     "missing_page",
     "overview_page",
+    "read_outcomes",
     "report_page",
     "task_link",
     "task_page",

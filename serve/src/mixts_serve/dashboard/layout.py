@@ -137,6 +137,8 @@ class PriorFacts:
     """Effects that are the same for everybody, the largest first."""
     odds: bool = False
     """Whether these change log odds; else they change the reward."""
+    is_binary: bool = False
+    """Whether every reward is 0 or 1."""
     example: Mapping[str, Any] | None = None
     """Fields of a request for a decision; None where the family says what it needs."""
 
@@ -208,6 +210,7 @@ def prior_facts(prior: MixturePrior, version: int) -> PriorFacts:
         kind_indices=None if prior.kinds is None else prior.kind_indices,
         effects=_effects(prior),
         odds=family.link == "logit",
+        is_binary=family.support == "0 or 1",
         example=_example(prior),
     )
 

@@ -13,7 +13,9 @@ from mixts.errors import UnknownTaskError
 from mixts.pages import formats
 from mixts_serve.dashboard import charts, layout
 from mixts_serve.dashboard.charts import N_COLOURS, Chart, Scale, Slot
+from mixts_serve.dashboard.imagine import read_imagined
 from mixts_serve.decider import Decider
+from mixts_serve.imagine import Outcome
 from mixts_serve.records import MAX_NAME, ActionPosteriors, Health, TaskState
 from mixts_serve.rules import Policy
 from mixts_serve.store import DecisionStore
@@ -146,6 +148,7 @@ def task_page(
     now: float,
     address: str = layout.ADDRESS,
     token: bool = False,
+    imagine: Sequence[Outcome] = (),
 ) -> str:
     """Render the page of a task. Raise `UnknownTaskError` if the store has never seen it."""
     view = read_task(decider, store, task, now)
@@ -156,6 +159,7 @@ def task_page(
         token=token,
         likeliest=max(view.kinds, key=lambda kind: (kind.kind is not None, kind.share)),
         tiles=_tiles(view),
+        imagined=read_imagined(decider, view.prior, view.actions, task, imagine),
         weights=(
             weight_chart(shown, view.row.decisions - len(shown) + 1, view.prior)
             if shown and view.prior.has_kinds

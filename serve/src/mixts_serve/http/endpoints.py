@@ -417,6 +417,7 @@ class Endpoints:
                 lambda: _dashboard().task_page(
                     self._decider, self._store, name, now=self._store.now(),
                     address=_address(request), token=self._needs_token,
+                    imagine=_dashboard().read_outcomes(request.query),
                 )
             )  # fmt: skip
         except (UnknownTaskError, ParameterError):

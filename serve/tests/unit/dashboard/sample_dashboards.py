@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from mixts_serve.agreement import Agreements
 from mixts_serve.challenger import Account
+from mixts_serve.imagine import Outcome, Outlook
 from mixts_serve.promotion import Trial
 from mixts_serve.records import (
     COUNTED,
@@ -277,6 +278,11 @@ class FakeDecider:
         shown = np.sort(np.argsort(-mean, kind="stable")[:best])
         found = (tuple(x[shown].tolist()) for x in (mean, low, high, np.arange(n)))
         return ActionPosteriors(*found, n_actions=n)
+
+    def imagine(self, task: str, outcomes: Sequence[Outcome] = ()) -> tuple[Outlook, Outlook]:
+        mean = self.posterior(task).mean
+        one = Outlook(self.task(task).weights, mean, tuple(1 / len(mean) for _ in mean))
+        return one, one
 
 
 def arm_prior(n_kinds: int = 5, n_arms: int = 10, *, named: bool = True) -> mixts.MixturePrior:
