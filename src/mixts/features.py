@@ -814,6 +814,11 @@ class Features:
     def _facts(self) -> frozenset[str]:
         return frozenset(self.facts)
 
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        """Names that descriptions may have."""
+        return frozenset((*self.raw_names, *self.facts))
+
     def _blank(self, n: int) -> Float[Array, "n w"]:
         """Return rows for :meth:`_fill`: of what is the same for all actions."""
         rows = np.zeros((n, self.n_numbers if self._effects is None else self._effects.width))
@@ -835,14 +840,13 @@ class Features:
                 ) from None
             column.fill(row, value, part.start)
         if len(description) != len(self.raw_names):
-            unknown = description.keys() - self._facts - set(self.raw_names)
-            if unknown:
-                name = next(name for name in description if name in unknown)
+            if not description.keys() <= self._known:
+                name = next(name for name in description if name not in self._known)
                 raise ActionError(
                     f"unknown feature {name!r}: leave it out; features: "
                     f"{some_names(self.raw_names)}"
                 )
-            context = {**description, **context}
+            context = {**description, **context} if context else description
         if self._effects is not None:
             for column, part in self._effects.others:
                 column.fill(row, description.get(column.name), part.start)
