@@ -123,34 +123,39 @@ def _imported(library: str) -> Any:
         ) from error
 
 
-def described_rows(actions: Any, features: Any) -> Any:
-    """Replace descriptions of actions by rows of numbers, if features give any; all else stays."""
+def described_rows(actions: Any, features: Any, context: Any = None) -> Any:
+    """Replace descriptions of actions by rows of numbers, if features give any; all else stays.
+
+    With a context, one or a list of them, all else is refused.
+    """
     if actions is None or isinstance(actions, np.ndarray):
-        return actions
+        return actions if context is None else features.rows(actions, context)
     if is_table(actions):
-        return matrix(actions) if features is None else features.rows(actions)
+        return matrix(actions) if features is None else features.rows(actions, context)
     first = actions
     while isinstance(first, (list, tuple)) and first:
         first = first[0]
     if is_table(first):
-        return _stacked_rows(actions, features)
+        return _stacked_rows(actions, features, context)
     if not isinstance(first, Mapping):
-        return actions
+        return actions if context is None else features.rows(actions, context)
     if features is None:
         raise ActionError(
             "this prior does not name its features, so an action must be a row of numbers, got "
             f"{first!r}; name them by MixturePrior(..., features=...)"
         )
     if isinstance(actions, Mapping):
-        return features.row(actions)
+        return features.row(actions, context)
     if isinstance(actions[0], Mapping):
-        return features.rows(actions)
-    return _stacked_rows(actions, features)
+        return features.rows(actions, context)
+    return _stacked_rows(actions, features, context)
 
 
-def _stacked_rows(actions: Sequence[Any], features: Any) -> Array:
+def _stacked_rows(actions: Sequence[Any], features: Any, context: Any) -> Array:
     """Return the action sets of several decisions as one array."""
-    sets = [described_rows(one, features) for one in actions]
+    contexts = context if isinstance(context, (list, tuple)) else [context] * len(actions)
+    pairs = zip(actions, contexts, strict=True)
+    sets = [described_rows(one, features, facts) for one, facts in pairs]
     if len({len(one) for one in sets}) > 1:
         raise ActionError(
             "all decisions of one call must offer equally many actions, got "

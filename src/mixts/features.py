@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from functools import cached_property
 from itertools import pairwise, product
-from math import inf, isfinite
+from math import isfinite
+from operator import is_
+from sys import float_info
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,6 +40,9 @@ INTERCEPT = "intercept"
 BEYOND = 10.0
 """A number this many times as large as any that the prior was learned from is refused: cents for
 euros are 100 times too large, and a linear prior extrapolates without limit."""
+
+_MOST = float_info.max
+"""Largest finite number."""
 
 UNKNOWN = -2
 """Place of a text that is not a level."""
@@ -112,23 +117,27 @@ class NumberFeature:
     def largest(self) -> float:
         """Largest size of a number that is not refused."""
         size = 0.0 if self.learned is None else max(map(abs, self.learned))
-        return BEYOND * size if size else inf
+        return min(BEYOND * size, _MOST) if size else _MOST
 
-    def fill(self, row: Array, value: Any) -> None:
+    def fill(self, row: Array, value: Any, start: int = 0) -> None:
         """Write a value into its part of a row.
 
         Parameters
         ----------
         row
-            The part of the row, (1,), which changes.
+            The row, which changes.
         value
             A finite number.
+        start
+            Place of its number in the row.
         """
-        if not _is_number(value) or not isfinite(value):
-            raise ActionError(f"feature {self.name!r} must be {self.expected}, got {value!r}")
-        if abs(value) > self.largest:
-            raise self._far(value)
-        row[0] = (float(value) - self.centre) / self.scale
+        if type(value) is not float or not -self.largest <= value <= self.largest:
+            if not _is_number(value) or not isfinite(value):
+                raise ActionError(f"feature {self.name!r} must be {self.expected}, got {value!r}")
+            if abs(value) > self.largest:
+                raise self._far(value)
+            value = float(value)
+        row[start] = (value - self.centre) / self.scale
 
     def _far(self, value: float) -> ActionError:
         """Return the error for a number that is far outside the learned range."""
@@ -262,15 +271,17 @@ class LevelFeature:
         unknown = UNKNOWN if self.other is None else self._places[self.other]
         return np.array([self._places.get(level, unknown) for level in levels], np.int64)
 
-    def fill(self, row: Array, value: Any) -> None:
+    def fill(self, row: Array, value: Any, start: int = 0) -> None:
         """Write a value into its part of a row.
 
         Parameters
         ----------
         row
-            The part of the row, (n_numbers,), all zeros, which changes.
+            The row, which changes; all zeros in the part of the feature.
         value
             A level; a number stands for its text, 30 and 30.0 for "30", as in logs.
+        start
+            Place of its first number in the row.
         """
         text = name_of(value) if isinstance(value, str) or _is_number(value) else None
         place = self._places.get(text or "")
@@ -282,7 +293,7 @@ class LevelFeature:
                 )
             place = self._places[self.other]
         if place >= 0:
-            row[place] = 1.0
+            row[start + place] = 1.0
 
     def value(self, row: Array) -> str | None:
         """Return the level of its part of a row.
@@ -486,57 +497,44 @@ class Pooled:
         array
             (n, p) before there are coefficients, then (n, 1).
         """
-        centred, start = {}, 0
-        for column in self.columns:
+        centred = []
+        for column, part in zip(self.columns, self._slices.values(), strict=True):
             block = np.zeros((n, column.n_numbers))
             known = values(column, block)
-            block -= self.means[start : start + column.n_numbers]
-            centred[column.name] = np.where(known[:, None], block, 0.0)
-            start += column.n_numbers
-        parts = []
-        for term in self.terms:
-            first, *others = (centred[name] for name in term)
-            for other in others:
-                first = (first[:, :, None] * other[:, None, :]).reshape(n, -1)
-            parts.append(first)
-        joined = np.concatenate(parts, axis=1)
+            block -= self.means[part]
+            centred.append(np.where(known[:, None], block, 0.0))
+        joined = self._products(np.concatenate(centred, axis=1))
         if self.coefficients is None:
             return joined
         # Unlike BLAS, einsum gives a row the same bits among any number of rows.
         return np.einsum("kp,p->k", joined, np.array(self.coefficients))[:, None]
 
-    def of_descriptions(self, descriptions: Sequence[Mapping[str, Any]]) -> Float[Array, "K p"]:
-        """Return the numbers of described actions.
+    @cached_property
+    def _slices(self) -> dict[str, slice]:
+        """Part of each column among the numbers of all columns, by name."""
+        ends = np.cumsum([0, *(column.n_numbers for column in self.columns)]).tolist()
+        return {c.name: slice(a, b) for c, (a, b) in zip(self.columns, pairwise(ends), strict=True)}
 
-        Parameters
-        ----------
-        descriptions
-            Values by name; facts of the person may be missing.
+    def _products(self, centred: Float[Array, "K c"]) -> Float[Array, "K p"]:
+        """Return the numbers of the terms, by the centred numbers of all columns."""
+        parts = []
+        for term in self.terms:
+            first, *others = (centred[:, self._slices[name]] for name in term)
+            for other in others:
+                first = (first[:, :, None] * other[:, None, :]).reshape(len(centred), -1)
+            parts.append(first)
+        return np.concatenate(parts, axis=1)
 
-        Returns
-        -------
-        array
-            As :meth:`numbers`.
-        """
-
-        def filled(column: Feature, block: Float[Array, "K k"]) -> Bool[Array, " K"]:
-            known, before = np.ones(len(descriptions), bool), None
-            for k, description in enumerate(descriptions):
-                value = description.get(column.name)
-                if k and value is before:  # all actions of a decision have the same facts
-                    block[k], known[k] = block[k - 1], known[k - 1]
-                    continue
-                before = value
-                if column.name in self.person and not _is_known(column, value):
-                    known[k] = False
-                    continue
-                try:
-                    column.fill(block[k], value)
-                except ActionError as error:
-                    raise ActionError(f"action {k}: {error}") from None
-            return known
-
-        return self.numbers(filled, len(descriptions))
+    @property
+    def _form(self) -> Float[Array, "c c"]:
+        """Matrix C with (1, x)'C(1, x) = the sum of all effects of centred numbers x."""
+        found = np.zeros((1 + len(self.means),) * 2)
+        at = {name: slice(1 + part.start, 1 + part.stop) for name, part in self._slices.items()}
+        for term, (_, part) in zip(self.terms, self.parts, strict=True):
+            first, second = (*(at[name] for name in term), slice(0, 1))[:2]
+            block = found[first, second]
+            block += np.reshape((self.coefficients or ())[part], block.shape)
+        return found
 
     def header(self) -> dict[str, Any]:
         """Return the effects as plain values, for files."""
@@ -574,7 +572,7 @@ def _is_known(column: Feature, value: Any) -> bool:
         return False
     if isinstance(column, NumberFeature) or not (isinstance(value, str) or _is_number(value)):
         return True
-    return int(column.places([name_of(value)])[0]) != UNKNOWN
+    return column.other is not None or name_of(value) in column._places
 
 
 _KINDS: dict[str, type[NumberFeature] | type[LevelFeature]] = {
@@ -709,7 +707,7 @@ class Features:
     def rows(
         self,
         descriptions: Sequence[Mapping[str, Any]] | Any,
-        context: Mapping[str, Any] | None = None,
+        context: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     ) -> Float[Array, "K d"]:
         """Return the rows of described actions.
 
@@ -720,7 +718,7 @@ class Features:
             polars or pyarrow, with a row for each action and a column for each feature. Facts of
             the person may stand beside the features.
         context
-            Facts of the person, for all actions.
+            Facts of the person, for all actions; or a list of them, one for each action.
 
         Returns
         -------
@@ -729,73 +727,60 @@ class Features:
         """
         if is_table(descriptions):
             descriptions = records(descriptions)
-        if context is not None:
-            descriptions = self.with_context(descriptions, context)
         if isinstance(descriptions, (Mapping, str)) or not isinstance(descriptions, Sequence):
+            needs = "actions must be a list of descriptions"
+            if context is not None:
+                needs = "a context needs actions that are described,"
             raise ActionError(
-                "actions must be a list of descriptions such as "
-                f"{self.example()}, got {type(descriptions).__name__}"
+                f"{needs} such as {self.example()}, got {type(descriptions).__name__}"
             )
-        rows = np.zeros((len(descriptions), self.n_numbers))
+        contexts = self._checked_contexts(context, len(descriptions))
+        rows, people = self._blank(len(descriptions)), []
         for k, description in enumerate(descriptions):
             try:
-                self._fill(rows[k], description)
+                people.append(self._fill(rows[k], description, contexts[k]))
             except ActionError as error:
                 raise ActionError(f"action {k}: {error}") from None
-        if self.pooled is not None:
-            rows[:, self.n_own :] = self.pooled.of_descriptions(descriptions)
-        return rows
+        return rows if self._effects is None else self._effects.rows(rows, people)
 
-    def with_context(self, descriptions: Any, context: Any) -> Any:
-        """Return descriptions of actions with the facts of the person.
-
-        Parameters
-        ----------
-        descriptions
-            One description, or a list of them.
-        context
-            Facts of the person by name; some, or all, may be missing.
-
-        Returns
-        -------
-        dict or list of dict
-            The same actions; each has the facts, too.
-        """
-        if not isinstance(context, Mapping):
-            raise ActionError(f"context must be facts of the person by name, got {context!r}")
-        unknown = next((name for name in context if name not in self.facts), None)
-        if unknown is not None:
+    def _checked_contexts(self, context: Any, n: int) -> Sequence[Mapping[str, Any]]:
+        """Return the facts of the person for each of n actions."""
+        if context is None:
+            return [{}] * n
+        several = isinstance(context, (list, tuple))
+        if several and len(context) != n:
+            raise ActionError(f"a list of contexts needs {len(context)} actions, got {n}")
+        for facts in context if several else [context]:
+            if not isinstance(facts, (dict, Mapping)):
+                raise ActionError(f"context must be facts of the person by name, got {facts!r}")
+            if facts.keys() <= self._facts:
+                continue
+            unknown = next(name for name in facts if name not in self._facts)
             known = f"facts: {some_names(self.facts)}" if self.facts else "this prior knows none"
             raise ActionError(f"unknown fact {unknown!r} of the person: leave it out; {known}")
-        if isinstance(descriptions, Mapping):
-            return {**descriptions, **context}
-        if is_table(descriptions):
-            descriptions = records(descriptions)
-        if not isinstance(descriptions, Sequence) or isinstance(descriptions, str):
-            raise ActionError(
-                "a context needs actions that are described, such as "
-                f"{self.example()}, got {type(descriptions).__name__}"
-            )
-        return [self.with_context(one, context) for one in descriptions]
+        return context if several else [context] * n
 
-    def row(self, description: Mapping[str, Any]) -> Float[Array, " d"]:
+    def row(
+        self, description: Mapping[str, Any], context: Mapping[str, Any] | None = None
+    ) -> Float[Array, " d"]:
         """Return the row of one described action.
 
         Parameters
         ----------
         description
             A mapping from each feature's name to its value.
+        context
+            Facts of the person.
 
         Returns
         -------
         array
             The row, (d,).
         """
-        row = np.zeros(self.n_numbers)
-        self._fill(row, description)
-        if self.pooled is not None:
-            row[self.n_own :] = self.pooled.of_descriptions([description])[0]
-        return row
+        (facts,) = self._checked_contexts(None if context is None else [context], 1)
+        rows = self._blank(1)
+        person = self._fill(rows[0], description, facts)
+        return rows[0] if self._effects is None else self._effects.rows(rows, [person])[0]
 
     def check_ranges(self, rows: Float[Array, "K d"]) -> None:
         """Raise `ActionError` for rows with a number far outside its learned range.
@@ -806,7 +791,7 @@ class Features:
             Rows of actions, (K, d).
         """
         for column, part in self.parts:
-            if not isinstance(column, NumberFeature) or column.largest == inf:
+            if not isinstance(column, NumberFeature) or column.largest == _MOST:
                 continue
             values = rows[:, part.start] * column.scale + column.centre
             # Allow a little more than `fill`: scaling and back may round up.
@@ -857,12 +842,31 @@ class Features:
         assert self.pooled is not None
         return Features(self.columns, self.intercept, self.pooled.learned(coefficients, sizes))
 
-    def _fill(self, row: Array, description: Any) -> None:
-        if not isinstance(description, Mapping):
+    @cached_property
+    def _effects(self) -> _Effects | None:
+        return None if self.pooled is None else _Effects(self, self.pooled)
+
+    @cached_property
+    def _facts(self) -> frozenset[str]:
+        return frozenset(self.facts)
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        """Names that descriptions may have."""
+        return frozenset((*self.raw_names, *self.facts))
+
+    def _blank(self, n: int) -> Float[Array, "n w"]:
+        """Return rows for :meth:`_fill`: of what is the same for all actions."""
+        rows = np.zeros((n, self.n_numbers if self._effects is None else self._effects.width))
+        rows[:, : int(self.intercept)] = 1.0
+        return rows
+
+    def _fill(self, row: Array, description: Any, context: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Write an action's values into its row, and return what is known of the person."""
+        if not isinstance(description, (dict, Mapping)):  # a dict is known in no time
             raise ActionError(
                 f"an action must be a description such as {self.example()}, got {description!r}"
             )
-        row[: int(self.intercept)] = 1.0
         for column, part in self.parts:
             try:
                 value = description[column.name]
@@ -870,15 +874,19 @@ class Features:
                 raise ActionError(
                     f"feature {column.name!r} is missing: it must be {column.expected}"
                 ) from None
-            column.fill(row[part], value)
-        if len(description) > len(self.columns):
-            known = (*self.raw_names, *self.facts)
-            unknown = next((name for name in description if name not in known), None)
-            if unknown is None:
-                return
-            raise ActionError(
-                f"unknown feature {unknown!r}: leave it out; features: {some_names(self.raw_names)}"
-            )
+            column.fill(row, value, part.start)
+        if len(description) != len(self.raw_names):
+            if not description.keys() <= self._known:
+                name = next(name for name in description if name not in self._known)
+                raise ActionError(
+                    f"unknown feature {name!r}: leave it out; features: "
+                    f"{some_names(self.raw_names)}"
+                )
+            context = {**description, **context} if context else description
+        if self._effects is not None:
+            for column, part in self._effects.others:
+                column.fill(row, description.get(column.name), part.start)
+        return context
 
     def example(self) -> dict[str, float | str]:
         """Return a description that an action may have."""
@@ -992,6 +1000,153 @@ class Features:
         return cls(columns, header[INTERCEPT], pooled)
 
 
+class _Effects:
+    """Pooled effects of actions, by the numbers that a row has anyway.
+
+    While it is filled, a row has the numbers of the features, a place for the sum of the effects,
+    and the numbers of pooled columns that no feature determines. With g = (1, centred facts of the
+    person) and y = (these numbers, centred; 1 in the place of the sum), the sum is
+    g'Fg + g'Uy + y'Qy. As g'U is computed once for a person, an action costs one product with y.
+    """
+
+    def __init__(self, features: Features, pooled: Pooled) -> None:
+        self.pooled, self.n_own = pooled, features.n_own
+        own = {
+            column.name: (feature, part)
+            for column in pooled.columns
+            for feature, part in features.parts
+            if feature.name == column.name and _determines(feature, column)
+        }
+        facts = [c for c in pooled.columns if c.name in pooled.person]
+        others = [c for c in pooled.columns if c.name not in (*own, *pooled.person)]
+        self.names = [column.name for column in facts]
+        self.facts, n_facts = _in_turn(facts, 1)
+        self.others, self.width = _in_turn(others, self.n_own + 1)
+        places = {column.name: part for column, part in (*self.facts, *self.others)}
+        self.means, self.shift = np.zeros(n_facts), np.zeros(self.width)
+        # (1, centred numbers of all columns) = columns (g, y).
+        columns = np.zeros((1 + len(pooled.means), n_facts + self.width))
+        columns[0, 0] = 1.0
+        of_facts, of_actions = columns[:, :n_facts], columns[:, n_facts:]
+        for column, part in zip(pooled.columns, pooled._slices.values(), strict=True):
+            rows, means = slice(1 + part.start, 1 + part.stop), np.array(pooled.means[part])
+            if column.name in own:
+                feature, place = own[column.name]
+                of_facts[rows, 0], self.shift[place], of_actions[rows, place] = _by_feature(
+                    feature, column, means
+                )
+                continue
+            is_fact, place = column.name in pooled.person, places[column.name]
+            (self.means if is_fact else self.shift)[place] = means
+            (of_facts if is_fact else of_actions)[rows, place] = np.eye(column.n_numbers)
+        self.columns = columns
+        if pooled.is_learned:
+            self._split(columns.T @ pooled._form @ columns, n_facts)
+            self.last = [None] * len(facts), self._slopes_of([{}])
+
+    def _split(self, form: Float[Array, "z z"], n: int) -> None:
+        """Set F, U and Q; what is linear in g stands in U, as the slope of the place of the sum."""
+        self.by_person = form[:n, n:] + form[n:, :n].T
+        constants = form[0, :n] + form[:n, 0]
+        constants[0] = form[0, 0]
+        self.by_person[:, self.n_own] = constants
+        form[0], form[:, 0] = 0.0, 0.0
+        self.among_facts = form[:n, :n] if form[:n, :n].any() else None
+        self.among_numbers = form[n:, n:] if form[n:, n:].any() else None
+
+    def rows(
+        self, rows: Float[Array, "K w"], people: Sequence[Mapping[str, Any]]
+    ) -> Float[Array, "K d"]:
+        """Return the rows of actions; ``rows`` has their values, and changes."""
+        n = self.n_own
+        if not self.pooled.is_learned:
+            both = np.concatenate([self._centred(people), rows - self.shift], axis=1)
+            terms = self.pooled._products(both @ self.columns[1:].T)
+            return np.concatenate([rows[:, :n], terms], axis=1)
+        rows[:, n] = 1.0
+        numbers, slopes = rows - self.shift, self._slopes(people)
+        # Unlike BLAS, einsum gives a row the same bits among any number of rows.
+        if self.among_numbers is not None:
+            slopes = slopes + np.einsum("kw,wv->kv", numbers, self.among_numbers)
+        rows[:, n] = np.einsum("kw,kw->k", numbers, slopes)
+        return np.ascontiguousarray(rows[:, : n + 1])
+
+    def _slopes(self, people: Sequence[Mapping[str, Any]]) -> Float[Array, "g w"]:
+        """Return what each number adds to the sum, g'U and g'Fg, for each person, or for all."""
+        if len(set(map(id, people))) != 1:
+            return self._slopes_of(people)
+        # An agent learns in the context in which it decided. No value that was taken can change.
+        values = [*map(people[0].get, self.names)]
+        last, slopes = self.last
+        if not all(map(is_, values, last)):
+            slopes = self._slopes_of(people[:1])
+            self.last = values, slopes
+        return slopes
+
+    def _slopes_of(self, people: Sequence[Mapping[str, Any]]) -> Float[Array, "g w"]:
+        facts = self._centred(people)
+        slopes = np.einsum("gf,fw->gw", facts, self.by_person)
+        if self.among_facts is not None:
+            products = np.einsum("gf,fh->gh", facts, self.among_facts)
+            slopes[:, self.n_own] += np.einsum("gf,gf->g", products, facts)
+        return slopes
+
+    def _centred(self, people: Sequence[Mapping[str, Any]]) -> Float[Array, "g f"]:
+        """Return 1 and the centred facts of each person; 0 where a fact is not known."""
+        found = np.zeros((len(people), len(self.means)))
+        for k, person in enumerate(people):
+            row, missing = found[k], []
+            for column, part in self.facts:
+                value = person.get(column.name)
+                if value is None:
+                    missing.append(part)
+                    continue
+                try:
+                    column.fill(row, value, part.start)
+                except ActionError as error:
+                    if _is_known(column, value):
+                        raise ActionError(f"action {k}: {error}") from None
+                    missing.append(part)
+            row -= self.means
+            for part in missing:
+                row[part] = 0.0
+        found[:, 0] = 1.0
+        return found
+
+
+def _in_turn(columns: Sequence[Feature], start: int) -> tuple[list[tuple[Feature, slice]], int]:
+    """Return the part of each column in a row, one after another, and where the last one ends."""
+    ends = np.cumsum([start, *(column.n_numbers for column in columns)]).tolist()
+    parts = [slice(a, b) for a, b in pairwise(ends)]
+    return list(zip(columns, parts, strict=True)), ends[-1]
+
+
+def _determines(own: Feature, column: Feature) -> bool:
+    """Return whether a feature's numbers determine those of a pooled column, and refuse as much."""
+    if isinstance(own, NumberFeature) and isinstance(column, NumberFeature):
+        return own.largest <= column.largest
+    if isinstance(own, LevelFeature) and isinstance(column, LevelFeature):
+        return set(own.levels) == set(column.levels) and own.other == column.other
+    return False
+
+
+def _by_feature(own: Feature, column: Feature, means: Float[Array, " c"]) -> tuple[Any, Any, Any]:
+    """Return b, s and A with the column's centred numbers = b + A(numbers of the feature - s)."""
+    if isinstance(own, NumberFeature):
+        assert isinstance(column, NumberFeature)
+        ratio = column.scale / own.scale
+        return 0.0, (column.centre - own.centre) / own.scale + means * ratio, 1 / ratio
+    assert isinstance(column, LevelFeature)
+    matrix, shift = np.zeros((column.n_numbers, own.n_numbers)), np.zeros(own.n_numbers)
+    places = own.places(column.numbered)
+    numbered, constant = np.flatnonzero(places >= 0), np.zeros(column.n_numbers)
+    matrix[numbered, places[numbered]], shift[places[numbered]] = 1.0, means[numbered]
+    # The reference of the feature is the level that no number names.
+    rest = places < 0
+    matrix[rest], constant[rest] = -1.0, 1.0 - means[rest] - shift.sum()
+    return constant, shift, matrix
+
+
 def _column_header(column: Feature) -> dict[str, Any]:
     """Return a column as plain values."""
     values = {f.name: _plain(getattr(column, f.name)) for f in fields(column)}
@@ -1032,6 +1187,8 @@ def name_of(value: Any) -> str:
     >>> name_of(1.0), name_of("1.0"), name_of(True)
     ('1', '1.0', 'true')
     """
+    if type(value) is str:
+        return value
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool):
@@ -1054,7 +1211,7 @@ def _plain(value: Any) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating, np.bool_))
+    return isinstance(value, (float, int, np.integer, np.floating, np.bool_))
 
 
 def _checked_range(given: Any, name: str) -> tuple[float, float]:

@@ -616,25 +616,18 @@ class MixturePrior:
             Rows of features, (d,), (K, d) or (n, K, d); anything but descriptions is returned as it
             came.
         """
-        if context is not None:
-            actions = self._in_context(actions, context)
-        return described_rows(actions, self.features)
-
-    def _in_context(self, actions: Any, context: Any) -> Any:
-        """Return described actions with the facts of the person, or of the person of each."""
-        if self.features is None:
+        if context is not None and self.features is None:
             raise ActionError(
                 "a context needs a prior whose features have pooled effects, got one without "
                 "names of features"
             )
-        if not isinstance(context, Sequence) or isinstance(context, str):
-            return self.features.with_context(actions, context)
-        if isinstance(actions, Sequence) and len(actions) == len(context):
-            pairs = zip(actions, context, strict=True)
-            return [self.features.with_context(one, facts) for one, facts in pairs]
-        raise ActionError(
-            f"a list of contexts needs a list of {len(context)} action sets, one for each"
-        )
+        if isinstance(context, (list, tuple)) and not (
+            isinstance(actions, Sequence) and len(actions) == len(context)
+        ):
+            raise ActionError(
+                f"a list of contexts needs a list of {len(context)} action sets, one for each"
+            )
+        return described_rows(actions, self.features, context)
 
     def replace(self, **changes: Any) -> MixturePrior:
         """Return a prior with other values of some of the constructor's arguments.

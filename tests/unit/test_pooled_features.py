@@ -122,6 +122,203 @@ def test_descriptions_leave_the_pooled_effects_out() -> None:
     assert FEATURES.example() == {"item": "book", "score": 1.0}
 
 
+# -- the plain formula -----------------------------------------------------------------------------
+
+SIZE = mixts.LevelFeature("size", ("s", "m", "rest"), other="rest")
+COLUMNS = [
+    mixts.NumberFeature("price", 3.0, 2.0),
+    AGE, ITEM, SCORE, LAND, SIZE,
+    mixts.NumberFeature("speed", 1.0, 0.5, learned=(-1.0, 1.0)),
+    mixts.LevelFeature("trip", ("home", "work", "else"), other="else"),
+]  # fmt: skip
+OWN = [
+    "price",  # in another scale
+    mixts.LevelFeature("item", ("book", "film"), reference="film"),
+    mixts.NumberFeature("own", 1.0, 3.0),
+    mixts.LevelFeature("size", ("rest", "m", "s"), reference="s", other="rest"),
+    "speed",  # takes more numbers
+]
+CROSSES = [
+    ("age",), ("score",), ("age", "item"), ("item", "land"), ("age", "price"), ("price", "item"),
+    ("price", "price"), ("item", "item"), ("age", "land"), ("age", "age"), ("size", "land"),
+    ("score", "item"), ("speed", "trip"),
+]  # fmt: skip
+OPEN_CROSSES = mixts.Pooled(
+    COLUMNS, CROSSES, ["age", "land", "trip"], np.linspace(-0.5, 1.0, 14).tolist()
+)
+POOLED = mixts.Pooled(
+    COLUMNS, [*CROSSES, ("item",), ("size",), ("age",)], OPEN_CROSSES.person, OPEN_CROSSES.means
+)
+LEARNED = mixts.Features(
+    OWN, True, POOLED.learned(np.random.default_rng(6).normal(size=len(POOLED.names)))
+)
+PEOPLE: list[dict[str, Any]] = [
+    {"age": 25.5, "land": "de", "trip": "work"},
+    {"age": 70, "land": "unheard of", "trip": "unheard of"},
+    {"age": float("nan"), "land": "at", "trip": ""},
+    {"land": None, "trip": "home"},
+    {},
+]
+
+
+def offer(n: int, seed: int = 7) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    return [
+        {
+            "price": float(rng.normal(3, 2)),
+            "item": ["book", "film"][rng.integers(2)],
+            "own": int(rng.integers(9)),
+            "size": ["s", "m", "rest", "xl"][rng.integers(4)],
+            "speed": float(rng.normal()),
+            "score": np.float64(rng.normal()),
+        }
+        for _ in range(n)
+    ]
+
+
+def brute_force(pooled: mixts.Pooled, action: dict[str, Any]) -> list[float]:
+    """Return each number of the terms of an action, with the facts beside its features."""
+    ends = np.cumsum([0, *(column.n_numbers for column in pooled.columns)])
+    centred: dict[str, list[float]] = {}
+    for column, start, stop in zip(pooled.columns, ends, ends[1:], strict=False):
+        block, value = np.zeros(column.n_numbers), action.get(column.name)
+        levels = getattr(column, "levels", None)
+        unknown = levels is not None and value not in levels and column.other is None
+        if value in (None, "") or value != value or unknown:
+            centred[column.name] = block.tolist()
+        else:
+            column.fill(block, value)
+            centred[column.name] = (block - pooled.means[start:stop]).tolist()
+    found = []
+    for first, *second in pooled.terms:
+        others = centred[second[0]] if second else [1.0]
+        found += [x * y for x in centred[first] for y in others]
+    return found
+
+
+@pytest.mark.parametrize("person", PEOPLE)
+def test_sums_are_those_of_the_plain_formula(person: dict[str, Any]) -> None:
+    actions = offer(40)
+    terms = np.array([brute_force(POOLED, {**action, **person}) for action in actions])
+    rows = LEARNED.rows(actions, context=person)
+    expected = terms @ LEARNED.pooled.coefficients
+    np.testing.assert_allclose(rows[:, -1], expected, rtol=1e-12, atol=1e-12)
+    logs = LEARNED.pooled.numbers(lambda column, block: filled(column, block, actions, person), 40)
+    np.testing.assert_allclose(rows[:, -1:], logs, rtol=1e-12, atol=1e-12)
+    wide = mixts.Features(OWN, True, OPEN_CROSSES)
+    found = wide.rows(actions, context=person)
+    expected = terms[:, : len(OPEN_CROSSES.names)]
+    np.testing.assert_allclose(found[:, wide.n_own :], expected, rtol=1e-12, atol=1e-12)
+    own = [{k: v for k, v in action.items() if k != "score"} for action in actions]
+    plain = mixts.Features(OWN, True).rows(own)
+    np.testing.assert_array_equal(rows[:, :-1], plain)
+    np.testing.assert_array_equal(found[:, : wide.n_own], plain)
+
+
+def filled(column: Any, block: Any, actions: Any, person: dict[str, Any]) -> Any:
+    """Fill a column as logs do, which keep the plain formula."""
+    known = []
+    for numbers, action in zip(block, actions, strict=True):
+        try:
+            column.fill(numbers, {**action, **person}.get(column.name))
+            known.append(True)
+        except ActionError:
+            known.append(False)
+    return np.array(known)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 17])
+def test_a_row_has_the_same_bits_among_any_others(size: int) -> None:
+    actions = offer(40)
+    for person in PEOPLE:
+        every = LEARNED.rows(actions, context=person)
+        for start in range(0, 40, size):
+            part = slice(start, start + size)
+            np.testing.assert_array_equal(LEARNED.rows(actions[part], context=person), every[part])
+        np.testing.assert_array_equal(LEARNED.row(actions[3], context=person), every[3])
+        beside = [{**action, **person} for action in actions]
+        np.testing.assert_array_equal(LEARNED.rows(beside), every)
+    people = [PEOPLE[k % 5] for k in range(40)]
+    each = [LEARNED.row(action, person) for action, person in zip(actions, people, strict=True)]
+    np.testing.assert_array_equal(LEARNED.rows(actions, context=people), each)
+    beside = [{**action, **person} for action, person in zip(actions, people, strict=True)]
+    np.testing.assert_array_equal(LEARNED.rows(beside), each)
+
+
+class Facts(dict[str, Any]):
+    """Facts that count how often they are read."""
+
+    n_read = 0
+
+    def get(self, *arguments: Any) -> Any:
+        self.n_read += 1
+        return super().get(*arguments)
+
+
+def test_facts_are_read_once_a_decision() -> None:
+    few, many = Facts(PEOPLE[0]), Facts(PEOPLE[0])
+    LEARNED.rows(offer(1), context=PEOPLE[1])
+    LEARNED.rows(offer(1), context=few)
+    LEARNED.rows(offer(1), context=PEOPLE[1])
+    LEARNED.rows(offer(30), context=many)
+    assert few.n_read == many.n_read
+    LEARNED.row(offer(1)[0], context=many)
+    assert many.n_read < 2 * few.n_read  # as before: compared, but not computed again
+
+
+def test_facts_that_change_count_at_once() -> None:
+    person, flag = {"age": 20}, mixts.LevelFeature("flag", ("1", "true"))
+    before = FEATURES.rows(ITEMS, context=person)
+    person["age"] = 50
+    after = FEATURES.rows(ITEMS, context=person)
+    assert (before[:, 2] != after[:, 2]).all()
+    pooled = mixts.Pooled([flag], [("flag",)], ["flag"], coefficients=[1.0, 2.0])
+    features = mixts.Features([ITEM], pooled=pooled)
+    sums = [features.row({"item": "book"}, {"flag": value})[-1] for value in (1, True, 1.0, "true")]
+    assert sums == [1.0, 2.0, 1.0, 2.0]
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"speed": 11.0}, "action 1: feature 'speed' must be about as large as what the prior was"),
+        ({"score": None}, "action 1: feature 'score' must be a finite number, got None"),
+        ({"item": "game"}, "action 1: feature 'item' must be one of the levels 'book', 'film'"),
+        ({"age": "old"}, "action 1: feature 'age' must be a finite number, got 'old'"),
+        ({"colour": 1}, "action 1: unknown feature 'colour': leave it out; features: 'price'"),
+    ],
+)
+def test_errors_name_the_action_and_the_feature(change: dict[str, Any], message: str) -> None:
+    one, other = offer(2)
+    with pytest.raises(ActionError, match=re.escape(message)):
+        LEARNED.rows([one, {**other, **change}])
+    with pytest.raises(ActionError, match=re.escape(message.removeprefix("action 1: "))):
+        LEARNED.row({**other, **change})
+
+
+def test_texts_that_are_no_levels_may_differ_for_pooled_effects() -> None:
+    levels = ("s", "m", "rest")
+    own = mixts.LevelFeature("size", levels, other="rest")
+    rows = []
+    for other in ("rest", "m"):
+        theirs = mixts.LevelFeature("size", levels, other=other)
+        pooled = mixts.Pooled([theirs], [("size",)], coefficients=[5.0, 1.0, 3.0])
+        rows.append(mixts.Features([own], pooled=pooled).row({"size": "xl"}))
+    np.testing.assert_array_equal(rows, [[0.0, 0.0, 1.0, 3.0], [0.0, 0.0, 1.0, 1.0]])
+    strict = mixts.LevelFeature("size", levels)
+    pooled = mixts.Pooled([strict], [("size",)], coefficients=[5.0, 1.0, 3.0])
+    with pytest.raises(ActionError, match="'size' must be one of the levels"):
+        mixts.Features([own], pooled=pooled).row({"size": "xl"})
+
+
+def test_a_list_of_contexts_has_one_for_each_action() -> None:
+    with pytest.raises(ActionError, match="a list of contexts needs 3 actions, got 2"):
+        FEATURES.rows(ITEMS, context=[{}, {}, {}])
+    with pytest.raises(ActionError, match="unknown fact 'size' of the person"):
+        FEATURES.rows(ITEMS, context=[{}, {"size": 3}])
+
+
 # -- wrong effects ---------------------------------------------------------------------------------
 
 
