@@ -164,11 +164,13 @@ def offered_actions(
     space: Any = prior.features
     pools = space is not None and space.pooled is not None
     if not has_names(actions):
-        is_table = not isinstance(actions, Sequence | np.ndarray | None)
-        if not pools or (context is None and not is_table):
-            return prior.action_rows(actions, context), None, None
-        whole = space.with_context(actions, context or {})
-        return prior.action_rows(whole), None, known_of(whole, space)
+        if pools and not isinstance(actions, Sequence | np.ndarray | None):
+            raise ActionError(
+                "with effects of facts or scores, actions are a list of "
+                f"{{'features': {space.example()}}}, or rows of numbers, got "
+                f"{type(actions).__name__}"
+            )
+        return prior.action_rows(actions, context), None, None
     items = [_offered(item, k) for k, item in enumerate(actions)]
     features: Any = [item.features for item in items]
     described = [isinstance(one, Mapping) for one in features]
@@ -183,8 +185,7 @@ def offered_actions(
     rows = prior.action_rows(features, context)
     if not pools or not all(described):
         return rows, ids, None
-    whole = features if context is None else space.with_context(features, context)
-    return rows, ids, known_of(whole, space)
+    return rows, ids, known_of(features, context or {}, space)
 
 
 def _ids(items: Sequence[Offered]) -> Ids | None:
@@ -223,11 +224,14 @@ def _with_scores(
     return [{**one, names[0]: score} for one, score in zip(features, scores, strict=True)]
 
 
-def known_of(descriptions: Sequence[Mapping[str, Any]], features: Features) -> Known:
+def known_of(
+    descriptions: Sequence[Mapping[str, Any]], given: Mapping[str, Any], features: Features
+) -> Known:
     """Return the facts of the person, which all descriptions share, and the scores of actions."""
     context = {}
     for name in features.facts:
-        values = [_fact(one.get(name)) for one in descriptions]
+        values = [_fact(given[name])] if name in given else []
+        values = values or [_fact(one.get(name)) for one in descriptions]
         other = next((k for k, value in enumerate(values) if value != values[0]), None)
         if other is not None:
             raise ActionError(
