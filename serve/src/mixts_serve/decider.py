@@ -270,7 +270,9 @@ class Decider(Calls):
         """The active version of the prior; another replica may have activated it."""
         version = self.store.active_version()
         if version is None:
-            raise errors.StoreError(f"{self.store.name} has no prior: give one")
+            raise errors.StoreError(
+                f"{self.store.name} has no prior: give one (mixts serve --prior prior.json)"
+            )
         return version
 
     @property

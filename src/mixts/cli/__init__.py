@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from mixts._version import __version__
 from mixts.errors import MissingExtraError, MixtsError, ParameterError
@@ -32,15 +33,47 @@ GROUP = "mixts.commands"
 """Entry points of this group are sub-commands. Each names a module with ``register(parser)``, which
 adds the options and sets ``run``; the first line of its docstring says what the command does."""
 
+
+class Command(NamedTuple):
+    """One of our sub-commands, for the help without its import."""
+
+    purpose: str
+    package: str
+    examples: tuple[str, ...]
+
+
 COMMANDS = {
-    "fit": ("learn a prior from logs of past tasks", "mixts"),
-    "arms": ("list, add, retire or rename the arms of a prior or a service", "mixts"),
-    "serve": ("serve decisions for live tasks over HTTP", "mixts-serve"),
-    "refit": ("learn the prior of a store again, and activate it", "mixts-serve"),
-    "store": ("show, check, rebuild, back up or export a store of decisions", "mixts-serve"),
-    "reproduce": ("run experiments, the paper's or others, and write a report", "mixts-paper"),
-}
-"""What each of our sub-commands does, for the help without its import, and its package."""
+    "fit": Command(
+        "learn a prior from logs of past tasks", "mixts",
+        (
+            "mixts fit clicks.csv --task user --arm item --reward clicked",
+            "mixts fit shop.parquet --task user --features item --person age --reward spent",
+        ),
+    ),
+    "arms": Command(
+        "list, add, retire or rename the arms of a prior or a service", "mixts",
+        ("mixts arms list prior.json", "mixts arms add prior.json 'winter sale'"),
+    ),
+    "serve": Command(
+        "serve decisions for live tasks over HTTP", "mixts-serve",
+        (
+            "mixts serve --prior prior.json --store decisions.db",
+            "mixts serve --store decisions.db --holdback 5% --refit 1d",
+        ),
+    ),
+    "refit": Command(
+        "learn the prior of a store again, and activate it", "mixts-serve",
+        ("mixts refit decisions.db", "mixts refit decisions.db --exclude 2026-03-01..2026-03-07"),
+    ),
+    "store": Command(
+        "show, check, rebuild, back up or export a store of decisions", "mixts-serve",
+        ("mixts store show decisions.db", "mixts store export decisions.db log.parquet"),
+    ),
+    "reproduce": Command(
+        "run experiments, the paper's or others, and write a report", "mixts-paper",
+        ("mixts reproduce --out reproduction", "mixts reproduce --list"),
+    ),
+}  # fmt: skip
 
 FAILED = 1
 """Exit status: the system refused something, such as writing to a full disk."""
@@ -48,6 +81,25 @@ WRONG_USE = 2
 """Exit status: arguments or files are wrong; argparse uses the same."""
 INTERRUPTED = 130
 """Exit status: the command was interrupted by Ctrl-C or another signal."""
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Keeps the lines of examples, and wraps all other text."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("examples:"):
+            return "\n".join(f"{indent}{line}" for line in text.splitlines())
+        return super()._fill_text(text, width, indent)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong; the usage of a command has thirty."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"formatter_class": _Formatter, **settings})
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(WRONG_USE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def parser(names: Iterable[str] | None = None) -> argparse.ArgumentParser:
@@ -60,20 +112,21 @@ def parser(names: Iterable[str] | None = None) -> argparse.ArgumentParser:
     """
     found = _installed()
     wanted = found if names is None else names
-    top = argparse.ArgumentParser(
-        prog="mixts", description="Thompson sampling with a mixture prior."
-    )
+    top = _Parser(prog="mixts", description="Thompson sampling with a mixture prior.")
     top.add_argument("--version", action="version", version=f"mixts {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in {**COMMANDS, **found}:
-        purpose, package = COMMANDS.get(name, (None, None))
-        if purpose is None:
-            purpose = _summary(found[name])
-        command = commands.add_parser(name, help=purpose)
+        ours = COMMANDS.get(name)
+        command = commands.add_parser(
+            name, help=_summary(found[name]) if ours is None else ours.purpose
+        )
+        if ours is not None:
+            command.epilog = "\n  ".join(("examples:", *ours.examples))
         if name in wanted:
             if name not in found:
+                assert ours is not None
                 raise MissingExtraError(
-                    f"mixts {name} is a command of {package}: pip install {package}"
+                    f"mixts {name} is a command of {ours.package}: pip install {ours.package}"
                 )
             found[name].load().register(command)
     return top
@@ -100,6 +153,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     # Import one command only: a service shall not wait for the plotting library.
     named = [word for word in words if not word.startswith("-")][:1]
+    known = {**COMMANDS, **_installed()}
+    if named and named[0] not in known:
+        similar = difflib.get_close_matches(named[0], known, n=1)
+        hint = f"did you mean {similar[0]}?" if similar else f"known: {', '.join(known)}"
+        print(f"mixts: there is no command {named[0]!r}: {hint}", file=sys.stderr)
+        return WRONG_USE
     if "serve" in named:
         with _holding_back("SIGHUP"):
             return _run(words, named)

@@ -175,6 +175,11 @@ def _serve(options: argparse.Namespace) -> None:
     prior = None if options.prior is None else check_servable(MixturePrior.load(options.prior))
     if prior is not None:
         rules.check(prior)
+    elif "://" not in options.store and not Path(options.store).exists():
+        raise ParameterError(
+            f"there is no store {options.store} yet, and a new one needs a prior: add --prior "
+            "prior.json (mixts fit learns one)"
+        )
     with (
         _exit_if_closing_hangs() as serving_ends,
         server.bind(options.host, options.port) as listener,

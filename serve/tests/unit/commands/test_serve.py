@@ -112,7 +112,8 @@ def test_a_store_without_a_prior_needs_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "--store", str(tmp_path / "d.db"), "--port", "0"]) == 2
-    assert "no prior" in capsys.readouterr().err
+    assert "a new one needs a prior: add --prior prior.json" in capsys.readouterr().err
+    assert not (tmp_path / "d.db").exists()
 
 
 def test_wrong_files_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
