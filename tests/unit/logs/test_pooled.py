@@ -141,6 +141,28 @@ def test_a_fact_that_never_changes_is_refused() -> None:
         read_logs(ROWS.assign(age=30), **FACTS)
 
 
+def test_a_fact_without_numbers_is_refused() -> None:
+    with pytest.raises(ParameterError, match="'age' has no number: leave it out"):
+        read_logs(ROWS.assign(age=np.nan), **FACTS)
+
+
+@pytest.mark.parametrize("batch_rows", [100, 1 << 17])
+def test_a_fact_far_from_zero_has_its_spread(batch_rows: int) -> None:
+    seconds = 1e9 + np.arange(len(ROWS)) % 3  # the squares of these are above 2^53
+    logs = read_logs(ROWS.assign(age=seconds), **FACTS, batch_rows=batch_rows)
+    age = next(one for one in logs.schema.space.pooled.columns if one.name == "age")  # type: ignore[union-attr]
+    # Means of parts are rounded to 1e-7; their squared differences weigh up to 1e-9 in the spread.
+    assert (age.centre, age.scale) == pytest.approx((1e9 + 1, np.sqrt(2 / 3)), rel=1e-9)
+
+
+def test_a_number_that_is_too_large_makes_a_bad_row_and_no_scale() -> None:
+    logs = read_logs(ROWS.assign(age=ROWS["age"].where(ROWS["user"] != 3, 1e200)), **FACTS)
+    assert logs.bad_rows.total == (ROWS["user"] == 3).sum()
+    age = next(one for one in logs.schema.space.pooled.columns if one.name == "age")  # type: ignore[union-attr]
+    assert max(age.learned) < 80
+    assert age.scale < 20
+
+
 def test_too_many_crosses_are_refused() -> None:
     many = ROWS.assign(city=[f"c{i % 49}" for i in range(len(ROWS))], other=ROWS["user"] % 11)
     columns = {**COLUMNS, "features": ["item", "other"], "text": ["other"], "person": ["city"]}
