@@ -74,6 +74,14 @@ def test_each_fact_has_an_effect_and_one_with_each_feature() -> None:
     np.testing.assert_allclose(pooled.means, shares)
 
 
+def test_levels_are_centred_by_their_shares() -> None:
+    lands = ROWS.assign(land=ROWS["user"] % 4)
+    pooled = read_logs(lands, **FACTS, text=["land"], top_levels=3).space.pooled  # type: ignore[union-attr]
+    assert pooled is not None
+    assert pooled.columns[-1].names == ("land=0", "land=1", "land=2", "land=other")
+    assert pooled.means[-4:] == (0.25,) * 4
+
+
 @pytest.mark.parametrize(
     ("given", "terms"),
     [
@@ -200,6 +208,14 @@ def test_facts_predict_the_held_out_tasks() -> None:
     )
     gain = ours - theirs
     assert gain.mean() > 3 * gain.std(ddof=1) / np.sqrt(len(gain))
+
+
+def test_effects_are_learned_without_the_held_out_tasks(fit: Any) -> None:
+    held_out = ROWS["user"].astype(str).isin([fit.logs.tasks[i] for i in fit.held_out])
+    changed = ROWS.assign(clicked=ROWS["clicked"].where(~held_out, 1 - ROWS["clicked"]))
+    again = mixts.fit_logs(changed, FACTS, n_components=1, seed=1)
+    np.testing.assert_array_equal(again.held_out, fit.held_out)
+    assert again.prior.features.pooled == fit.prior.features.pooled  # type: ignore[union-attr]
 
 
 def test_statistics_of_a_fit_have_offsets(fit: Any) -> None:
