@@ -74,6 +74,14 @@ def test_each_fact_has_an_effect_and_one_with_each_feature() -> None:
     np.testing.assert_allclose(pooled.means, shares)
 
 
+def test_levels_are_centred_by_their_shares() -> None:
+    lands = ROWS.assign(land=ROWS["user"] % 4)
+    pooled = read_logs(lands, **FACTS, text=["land"], top_levels=3).space.pooled  # type: ignore[union-attr]
+    assert pooled is not None
+    assert pooled.columns[-1].names == ("land=0", "land=1", "land=2", "land=other")
+    assert pooled.means[-4:] == (0.25,) * 4
+
+
 @pytest.mark.parametrize(
     ("given", "terms"),
     [
@@ -141,6 +149,28 @@ def test_a_fact_that_never_changes_is_refused() -> None:
         read_logs(ROWS.assign(age=30), **FACTS)
 
 
+def test_a_fact_without_numbers_is_refused() -> None:
+    with pytest.raises(ParameterError, match="'age' has no number: leave it out"):
+        read_logs(ROWS.assign(age=np.nan), **FACTS)
+
+
+@pytest.mark.parametrize("batch_rows", [100, 1 << 17])
+def test_a_fact_far_from_zero_has_its_spread(batch_rows: int) -> None:
+    seconds = 1e9 + np.arange(len(ROWS)) % 3  # the squares of these are above 2^53
+    logs = read_logs(ROWS.assign(age=seconds), **FACTS, batch_rows=batch_rows)
+    age = next(one for one in logs.schema.space.pooled.columns if one.name == "age")  # type: ignore[union-attr]
+    # Means of parts are rounded to 1e-7; their squared differences weigh up to 1e-9 in the spread.
+    assert (age.centre, age.scale) == pytest.approx((1e9 + 1, np.sqrt(2 / 3)), rel=1e-9)
+
+
+def test_a_number_that_is_too_large_makes_a_bad_row_and_no_scale() -> None:
+    logs = read_logs(ROWS.assign(age=ROWS["age"].where(ROWS["user"] != 3, 1e200)), **FACTS)
+    assert logs.bad_rows.total == (ROWS["user"] == 3).sum()
+    age = next(one for one in logs.schema.space.pooled.columns if one.name == "age")  # type: ignore[union-attr]
+    assert max(age.learned) < 80
+    assert age.scale < 20
+
+
 def test_too_many_crosses_are_refused() -> None:
     many = ROWS.assign(city=[f"c{i % 49}" for i in range(len(ROWS))], other=ROWS["user"] % 11)
     columns = {**COLUMNS, "features": ["item", "other"], "text": ["other"], "person": ["city"]}
@@ -178,6 +208,14 @@ def test_facts_predict_the_held_out_tasks() -> None:
     )
     gain = ours - theirs
     assert gain.mean() > 3 * gain.std(ddof=1) / np.sqrt(len(gain))
+
+
+def test_effects_are_learned_without_the_held_out_tasks(fit: Any) -> None:
+    held_out = ROWS["user"].astype(str).isin([fit.logs.tasks[i] for i in fit.held_out])
+    changed = ROWS.assign(clicked=ROWS["clicked"].where(~held_out, 1 - ROWS["clicked"]))
+    again = mixts.fit_logs(changed, FACTS, n_components=1, seed=1)
+    np.testing.assert_array_equal(again.held_out, fit.held_out)
+    assert again.prior.features.pooled == fit.prior.features.pooled  # type: ignore[union-attr]
 
 
 def test_statistics_of_a_fit_have_offsets(fit: Any) -> None:

@@ -77,7 +77,7 @@ class TaskView:
     def facts(self) -> str:
         """Facts that were known of the person when actions were last offered."""
         known = self.state.context.items()
-        return ", ".join(f"{name} {_shown(value)}" for name, value in known)
+        return ", ".join(f"{formats.visible(name)} {_shown(value)}" for name, value in known)
 
     @property
     def first_number(self) -> int:

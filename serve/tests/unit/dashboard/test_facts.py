@@ -54,6 +54,18 @@ def test_a_task_says_what_is_known_and_what_it_does(decider: Decider) -> None:
     )
 
 
+def test_names_and_values_of_facts_cannot_reorder_a_line(tmp_path: Path) -> None:
+    column = mixts.NumberFeature("age\u202e")
+    effects = mixts.Pooled([column], [(column.name,)], [column.name], coefficients=[1.0])
+    features = mixts.Features(["size"], pooled=effects)
+    family = mixts.LinearBernoulli(np.zeros((1, 1)), np.ones((1, 1)), "diag").with_offset()
+    prior = mixts.MixturePrior(family, features=features)
+    with DecisionStore(tmp_path / "d.db") as store, Decider(prior, store, seed=1) as decider:
+        decider.decide("ada", [{"features": {"size": 1}}], context={column.name: 3})
+        page = task_page(decider, store, "ada", now=store.now())
+    assert "Known of the person at the last decision: age[U+202E] 3" in words_of(page)
+
+
 def test_effects_of_an_action_are_odds_or_rewards() -> None:
     assert effect_words(math.log(3), odds=True) == "odds × 3.00"
     assert effect_words(0.25, odds=False) == "+0.250"
