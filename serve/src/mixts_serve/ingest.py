@@ -147,7 +147,6 @@ class Ingest:
         active_prior(store)  # or an error
         self._store, self._rejects, self._wait, self._again = store, rejects, wait, again
         self._acknowledge, self._clock = acknowledge, clock
-        self._rules = Rules.of(store)
         self._load = cache(partial(LoadedPrior.of, store))
         self._rng = np.random.default_rng()  # nothing is drawn
         self._counts = Counts()
@@ -257,8 +256,8 @@ class Ingest:
     def _batch(self, transaction: Transaction, rows: Sequence[Row]) -> list[Result]:
         deployment = transaction.deployment()
         assert deployment is not None
-        sides, now = Sides(None, deployment, b""), transaction.now_us()
-        batch = Batch(transaction, sides, self._load, self._rules, self._rng, now)
+        sides, rules = Sides(None, deployment, b""), Rules.of(transaction)
+        batch = Batch(transaction, sides, self._load, rules, self._rng, transaction.now_us())
         results = batch.perform([row.record for row in rows if row.record is not None])
         for result in results:
             if isinstance(result, TaskLockedError):

@@ -118,9 +118,9 @@ class Rules(Struct, frozen=True):
         return cls(policy, window_us, default_reward, Holdback.checked(holdback, baseline))
 
     @classmethod
-    def of(cls, store: DecisionStore) -> Rules:
+    def of(cls, source: Transaction | DecisionStore) -> Rules:
         """Return the reward window and the default reward of the service that was started last."""
-        window_us, default = json.decode(store.note(_NOTE) or _NO_WINDOW)
+        window_us, default = json.decode(source.note(_NOTE) or _NO_WINDOW)
         return cls(Policy(DEFAULT_POLICY), window_us, default)
 
     def keep(self, transaction: Transaction) -> None:

@@ -249,13 +249,14 @@ def test_without_rejects_the_first_refused_row_ends_the_run(
 def test_the_reward_window_of_the_service_applies(store: DecisionStore, tmp_path: Path) -> None:
     with Decider(arms(), store, reward_window=600, default_reward=0.0, seed=1):
         pass
-    run(store, lines(tmp_path / "a.jsonl", *elsewhere(store, 2)))
+    one = Ingest(store)
+    one.run([source(lines(tmp_path / "a.jsonl", *elsewhere(store, 2)))])
     (windows,) = store.backend.query("SELECT COUNT(*), MIN(has_default) FROM open_windows")
     assert windows == (2, 1)
     with Decider(None, store, seed=1):
         pass
     rows = elsewhere(store, 3)[2:]
-    run(store, lines(tmp_path / "b.jsonl", *rows))
+    one.run([source(lines(tmp_path / "b.jsonl", *rows))])
     (windows,) = store.backend.query("SELECT COUNT(*), MIN(has_default) FROM open_windows")
     assert windows == (2, 1)
 
