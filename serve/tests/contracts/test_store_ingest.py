@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -295,7 +296,7 @@ def test_a_locked_task_is_tried_again(
     def sleep(seconds: float) -> None:
         ended.pop(0).__exit__(None, None, None)
 
-    monkeypatch.setattr(ingest.time, "sleep", sleep)
+    monkeypatch.setattr(ingest, "time", SimpleNamespace(sleep=sleep))
     monkeypatch.setattr(ingest, "PAUSES", (7.0, 7.0))
     assert run(store, path) == ["ingested 2 rewards: 2 new, 0 known before, 0 refused"]
     assert len(ended) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -38,6 +39,11 @@ def line(decision: Decision | str, value: float = 1.0) -> str:
     return json.dumps({"id": id, "value": value}) + "\n"
 
 
+def new_id() -> str:
+    """Return the id of a decision that is made elsewhere, now."""
+    return (time.time_ns() // 1_000_000).to_bytes(6, "big").hex() + "0" * 20
+
+
 def give(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
 
@@ -67,12 +73,14 @@ def test_standard_input_is_acknowledged(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    early = new_id()
+    made = json.dumps({"id": early, "task": "bob", "action": 0}) + "\n"
     for words in ([], ["-"]):
-        give(monkeypatch, "".join(map(line, decisions)) + "\n")
+        give(monkeypatch, "".join([*map(line, decisions), line(early), "\n", made]))
         assert main(["store", "ingest", path, *words]) == 0
         out, err = capsys.readouterr()
-        assert [json.loads(each) for each in out.splitlines()] == [{"lines": N + 1, "waiting": 0}]
-        assert f"ingested {N} rewards" in err
+        assert [json.loads(each) for each in out.splitlines()] == [{"lines": N + 3, "waiting": 0}]
+        assert f"ingested {N + 1} rewards" in err
 
 
 def test_late_rewards_are_counted(
@@ -130,8 +138,7 @@ def test_a_reward_waits_for_a_decision_of_another_process(
 ) -> None:
     with DecisionStore(path) as store, DecisionStore(path) as other:
         stream = Stream(store)
-        id = ingest.time.time_ns() // 1_000_000
-        early = id.to_bytes(6, "big").hex() + "0" * 20
+        early = new_id()
 
         def steps() -> Iterator[str | None]:
             yield line(early)
