@@ -1,6 +1,6 @@
 """Measure ``mixts store ingest``, and kill it: nothing is lost, nothing is counted twice.
 
-    python benchmarks/service/ingest.py speed [--rows 40000]
+    python benchmarks/service/ingest.py speed [--rows 40000] [--rounds 3]
     python benchmarks/service/ingest.py kills [--kills 30] [--rows 40000] [--store postgresql://...]
     python benchmarks/service/ingest.py kafka [--kills 30] [--rows 40000]
 
@@ -40,6 +40,10 @@ from serving import CODE, HOST, clean_up_when_terminated, serving
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/rewards-from-a-stream.md"
 N_TASKS = 2_000
+FEWEST_TIMES = 500
+"""Decisions whose times are measured without anything beside them."""
+SIZES = (250, 1_000, 4_000)
+"""Rows in a transaction."""
 LONGEST_PAUSE = 0.05
 """Largest random delay of a kill, in seconds: several transactions."""
 DISORDER = 3_000
@@ -56,6 +60,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=40_000)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--store", help="address of an empty PostgreSQL database (default: a file)")
+    parser.add_argument("--rounds", type=int, default=3, help="of speed")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     clean_up_when_terminated()
@@ -97,39 +102,61 @@ def write_lines(path: Path, rows: Rows) -> Path:
 
 
 def print_speed(folder: Path, options: argparse.Namespace) -> None:
-    rng, n = np.random.default_rng(options.seed), options.rows
-    print("| source | rows in a transaction | rows a second |\n|---|---|---|")
-    for size in (250, 1_000, 4_000):
-        ingest.BATCH_ROWS = sources.BATCH_ROWS = size
-        with DecisionStore(folder / f"{size}.db") as store:
-            rewards, made = rewards_of(decided(store, n), rng), made_elsewhere(n)
-            table = folder / f"{size}.parquet"
-            parquet.write_table(pa.Table.from_pylist(rewards[: n // 2]), table)
-            files = {
-                "rewards, JSON lines": write_lines(folder / "r.jsonl", rewards[n // 2 :]),
-                "rewards, Parquet": table,
-                "decisions made elsewhere": write_lines(folder / "d.jsonl", made),
-                "rewards, all known before": write_lines(folder / "k.jsonl", rewards),
-            }
-            for title, path in files.items():
-                started = time.perf_counter()
-                found = ingest.Ingest(store).run([sources.opened(str(path))])
-                rate = found.total() / (time.perf_counter() - started)
-                print(f"| {title} | {size:,} | {rate:,.0f} |", flush=True)
-    with serving(folder=str(folder)) as server, Client(f"http://{HOST}:{server.address[1]}") as one:
-        requests = [Decide(f"task {k % N_TASKS}") for k in range(n)]
-        ids = [decision.id for decision in one.decide_many(requests)]
-        reports = [Reward(row["id"], row["value"]) for row in rewards_of(ids, rng)]
-        started = time.perf_counter()
-        one.reward_many(reports)
-        rate = n / (time.perf_counter() - started)
-        print(f"| `POST /v1/reward:batch`, one client | 1,000 a request | {rate:,.0f} |\n")
-    print("| a decision waits, ms | p50 | p99 | longest |\n|---|---|---|---|")
-    for size in (None, 250, 1_000, 4_000):
-        times = waits_beside(folder, size, n, rng)
-        p50, p99 = np.quantile(times, (0.5, 0.99))
+    rng, rates, waits = np.random.default_rng(options.seed), {}, {}
+    for turn in range(options.rounds):
+        for size in SIZES:
+            for title, rate in rates_of(folder / f"{turn} {size}.db", size, options.rows, rng):
+                rates.setdefault((title, f"{size:,}"), []).append(rate)
+        over_http = "`POST /v1/reward:batch`, one client", "1,000 a request"
+        rates.setdefault(over_http, []).append(rate_over_http(folder, options.rows, rng))
+        for size in (None, *SIZES):
+            waits.setdefault(size, []).extend(waits_beside(folder, size, options.rows, rng))
+    print("| source | rows in a transaction | rows a second: median (least to most) |")
+    print("|---|---|---|")
+    for (title, size), found in rates.items():
+        print(
+            f"| {title} | {size} | {np.median(found):,.0f} ({min(found):,.0f} to {max(found):,.0f}) |"
+        )
+    print("\n| a decision waits, ms | p50 | p90 | p99 |\n|---|---|---|---|")
+    for size, times in waits.items():
         title = f"beside transactions of {size:,} rewards" if size else "alone"
-        print(f"| {title} | {p50:.1f} | {p99:.1f} | {max(times):.1f} |", flush=True)
+        quantiles = " | ".join(f"{q:.1f}" for q in np.quantile(times, (0.5, 0.9, 0.99)))
+        print(f"| {title} | {quantiles} |", flush=True)
+
+
+def rates_of(
+    path: Path, size: int, n: int, rng: np.random.Generator
+) -> Iterator[tuple[str, float]]:
+    """Yield the rows a second of several files, with transactions of one size."""
+    ingest.BATCH_ROWS = sources.BATCH_ROWS = size
+    folder, table = path.parent, path.with_suffix(".parquet")
+    with DecisionStore(path) as store:
+        rewards = rewards_of(decided(store, n), rng)
+        parquet.write_table(pa.Table.from_pylist(rewards[: n // 2]), table)
+        files = {
+            "rewards, JSON lines": write_lines(folder / "r.jsonl", rewards[n // 2 :]),
+            "rewards, Parquet": table,
+            "decisions made elsewhere": write_lines(folder / "d.jsonl", made_elsewhere(n // 2)),
+            "rewards, all known before": write_lines(folder / "k.jsonl", rewards),
+        }
+        for title, name in files.items():
+            started = time.perf_counter()
+            found = ingest.Ingest(store).run([sources.opened(str(name))])
+            yield title, found.total() / (time.perf_counter() - started)
+
+
+def rate_over_http(folder: Path, n: int, rng: np.random.Generator) -> float:
+    """Return the rewards a second that one client sends in batches."""
+    with (
+        serving(folder=str(folder)) as server,
+        Client(f"http://{HOST}:{server.address[1]}") as client,
+    ):
+        made = client.decide_many([Decide(f"task {k % N_TASKS}") for k in range(n)])
+        rewards = rewards_of([decision.id for decision in made], rng)
+        reports = [Reward(row["id"], row["value"]) for row in rewards]
+        started = time.perf_counter()
+        client.reward_many(reports)
+        return n / (time.perf_counter() - started)
 
 
 def waits_beside(folder: Path, size: int | None, n: int, rng: np.random.Generator) -> list[float]:
@@ -147,7 +174,7 @@ def waits_beside(folder: Path, size: int | None, n: int, rng: np.random.Generato
         words = [sys.executable, "-c", code + CODE, "store", "ingest", str(server.store), str(path)]
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL) if size else None
         times = []
-        while process.poll() is None if process else len(times) < 1_000:
+        while process.poll() is None if process else len(times) < FEWEST_TIMES:
             started = time.perf_counter()
             client.decide(f"task {len(times)}")
             times.append(1e3 * (time.perf_counter() - started))

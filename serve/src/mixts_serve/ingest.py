@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +31,7 @@ from mixts.pages import formats
 from mixts_serve.batch import Batch
 from mixts_serve.records import Decision, MadeDecision, Receipt, Result, Reward
 from mixts_serve.rules import Rules
-from mixts_serve.sources import BATCH_ROWS, Note, Place, Row, Source
+from mixts_serve.sources import BATCH_ROWS, Note, Part, Place, Row, Source
 from mixts_serve.store import DecisionStore
 from mixts_serve.store.base import Transaction
 from mixts_serve.store.rebuild import active_prior
@@ -49,8 +49,8 @@ RETRY_SECONDS = 1.0
 """Time between looks for the decisions of rewards that wait."""
 
 PAUSES = tuple(0.1 * 2**k for k in range(8))
-"""Pauses before the attempts to write to a store that is busy or away: 25 seconds in all, more than
-the locks of either database last."""
+"""Pauses between attempts to write to a store that is busy or away: 25 seconds in all, beside the
+time for which either database waits by itself. A server restarts in less."""
 
 _NOTE = "ingest {}"
 
@@ -164,11 +164,12 @@ class Ingest:
         """Read sources to their ends, one after the other, and return what came of their rows."""
         for source in sources:
             for part in source.parts(self._note_of(source)):
-                self._read[source] = part.end
-                self._noted.setdefault(source, part.end)
-                if part.rows:
-                    self._write([*part.rows, *self._awaited(part.rows)])
-                self._retry_if_due()
+                for rows, end in self._portions(part):
+                    self._read[source] = end
+                    self._noted.setdefault(source, end)
+                    if rows:
+                        self._write([*rows, *self._awaited(rows)])
+                    self._retry_if_due()
         self._retry()
         self._give_up(list(self._waiting))
         if self._noted != self._places():
@@ -178,6 +179,21 @@ class Ingest:
     def _note_of(self, source: Source) -> Note | None:
         note = None if self._again else self._store.note(_NOTE.format(source.name))
         return json.decode(note, type=Note) if note and source.is_file else None
+
+    def _portions(self, part: Part) -> Iterator[Part]:
+        """Split rows so that no transaction has more work than that many ordinary rows."""
+        version = self._store.active_version()
+        assert version is not None
+        size_of, size = self._load(version).sizes.of, 0
+        rows: list[Row] = []
+        for row in part.rows:
+            more = 1 if row.record is None else size_of(row.record)
+            if rows and size + more > BATCH_ROWS:
+                yield Part(rows, row.start)
+                rows, size = [], 0
+            rows.append(row)
+            size += more
+        yield Part(rows, part.end)
 
     def _places(self) -> dict[Source, Place]:
         """Return the places before which all rows are safe."""

@@ -15,10 +15,10 @@ import sys
 import threading
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -161,7 +161,7 @@ class Source(ABC):
 def opened(name: str) -> Source:
     """Return the source with a name: the path of a file, or - for standard input."""
     if name == "-":
-        return StandardInput(name)
+        return StandardInput("standard input")
     if not Path(name).is_file():
         raise ParameterError(f"{name} is not a file: expected .jsonl, .jsonl.gz or .parquet, or -")
     path = str(Path(name).absolute())
@@ -246,13 +246,14 @@ class StandardInput(Lines):
     def _chunks(self) -> Iterator[bytes]:
         """Yield what is there as soon as it is there, and nothing when nothing comes."""
         chunks: queue.Queue[bytes | BaseException] = queue.Queue(_MOST_CHUNKS)
-        thread = threading.Thread(target=_read, args=(sys.stdin.buffer, chunks), daemon=True)
-        thread.start()
+        file: Any = sys.stdin.buffer
+        # Without its buffer, whose lock a thread that still reads would keep when Python ends.
+        read = file.raw.read if hasattr(file, "raw") else file.read1
+        threading.Thread(target=_pass_on, args=(read, chunks), daemon=True).start()
         while True:
             try:
                 found = chunks.get(timeout=self.pause)
             except queue.Empty:
-                found = b"" if thread.is_alive() else chunks.get()
                 yield b""
                 continue
             if isinstance(found, BaseException):
@@ -262,9 +263,10 @@ class StandardInput(Lines):
             yield found
 
 
-def _read(file: BinaryIO, chunks: queue.Queue[bytes | BaseException]) -> None:
+def _pass_on(read: Callable[[int], bytes], chunks: queue.Queue[bytes | BaseException]) -> None:
+    """Put what is read into a queue, and at last nothing, or the error."""
     try:
-        while chunk := file.read1(_CHUNK):  # type: ignore[attr-defined]
+        while chunk := read(_CHUNK):
             chunks.put(chunk)
         chunks.put(b"")
     except BaseException as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,7 +15,8 @@ from types import SimpleNamespace
 import pytest
 from mixts_serve import Decider, Decision, DecisionStore, ingest
 from mixts_serve.ingest import Ingest, Progress
-from mixts_serve.sources import Note, Part, Place, Row, Source
+from mixts_serve.sources import Note, Part, Place, Row, Source, opened
+from mixts_serve.versions import Sizes
 
 from mixts.cli import main
 from mixts.errors import ParameterError
@@ -231,6 +234,32 @@ def test_rejects_are_written_once_by_a_transaction_that_is_repeated(
         found = one.run([Script(iter([line(decisions[0]), "wrong", line(UNKNOWN)]))]).lines()
     assert found[0] == "ingested 2 rewards: 1 new, 0 known before, 1 refused"
     assert len(rejects.read_text().splitlines()) == 2
+
+
+def test_large_rows_have_smaller_transactions(
+    path: str, decisions: list[Decision], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sizes, "of", lambda self, operation: 400)
+    with DecisionStore(path) as store:
+        seen: list[Progress] = []
+        give(monkeypatch, "".join(map(line, decisions)))
+        Ingest(store, acknowledge=seen.append).run([opened("-")])
+        assert [progress.lines for progress in seen] == [2, 4, 5]
+
+
+def test_an_error_ends_the_command_while_its_input_stays_open(
+    path: str, decisions: list[Decision]
+) -> None:
+    code = "import sys; from mixts.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = [sys.executable, "-c", code, "store", "ingest", path]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write((line(decisions[0]) + "wrong\n").encode())
+        process.stdin.flush()
+        assert "standard input, line 2: not JSON" in process.stderr.read().decode()
+        assert process.wait() == 2
 
 
 def test_note() -> None:
