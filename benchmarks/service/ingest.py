@@ -114,9 +114,8 @@ def print_speed(folder: Path, options: argparse.Namespace) -> None:
     print("| source | rows in a transaction | rows a second: median (least to most) |")
     print("|---|---|---|")
     for (title, size), found in rates.items():
-        print(
-            f"| {title} | {size} | {np.median(found):,.0f} ({min(found):,.0f} to {max(found):,.0f}) |"
-        )
+        spread = f"{min(found):,.0f} to {max(found):,.0f}"
+        print(f"| {title} | {size} | {np.median(found):,.0f} ({spread}) |")
     print("\n| a decision waits, ms | p50 | p90 | p99 |\n|---|---|---|---|")
     for size, times in waits.items():
         title = f"beside transactions of {size:,} rewards" if size else "alone"

@@ -28,11 +28,8 @@ from mixts_serve.records import MadeDecision, Reward
 from mixts_serve.store.export import check_pyarrow
 
 BATCH_ROWS = 1_000
-"""Most rows that are written in one transaction, as in one request of a batch over HTTP.
-
-benchmarks/service/ingest.py: batches of 250 write fewer rows a second, and batches of 4,000 hardly
-more, but keep a service that shares the file waiting for four times as long.
-"""
+"""Most rows that are written in one transaction: as many as in one request of a batch over HTTP, a
+tenth of a second of work. ``benchmarks/service/ingest.py speed`` compares other numbers."""
 
 _CHUNK = 1 << 17
 """Bytes that are read at a time: two batches of ordinary rewards."""
