@@ -29,7 +29,9 @@ are not negative, and lets a log say what other policies would have earned."""
 
 
 _NOTE = "reward window"
+"""Name of the note with the reward window, in microseconds, and the default reward."""
 _NO_WINDOW = "[null,null]"
+"""What a store without this note means."""
 
 
 class Policy(Struct, frozen=True):

@@ -70,6 +70,17 @@ def test_files(
     assert main(["store", "check", path]) == 0
 
 
+def test_rejects_are_no_file_that_is_read(
+    path: str, decisions: list[Decision], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text("wrong\n")
+    for rejects in (str(file), f"{tmp_path}/../{tmp_path.name}/a.jsonl", path):
+        assert main(["store", "ingest", path, str(file), "--rejects", rejects]) == 2
+        assert "is read, or is the store: choose another file" in capsys.readouterr().err
+    assert file.read_text() == "wrong\n"
+
+
 def test_standard_input_is_acknowledged(
     path: str,
     decisions: list[Decision],

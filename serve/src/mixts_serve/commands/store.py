@@ -243,6 +243,9 @@ def run_ingest(options: argparse.Namespace) -> int:
         print(json.encode(progress).decode(), flush=True)
 
     sources = [opened(name) for name in options.files or ["-"]]
+    taken = {Path(name).resolve() for name in (options.store, *(each.name for each in sources))}
+    if options.rejects is not None and options.rejects.resolve() in taken:
+        raise ParameterError(f"{options.rejects} is read, or is the store: choose another file")
     with _opened(options.store) as store:
         wait = options.wait or WAIT_SECONDS
         ingest = Ingest(
