@@ -20,6 +20,8 @@ SERVER = "serve/tests/unit/http/test_server.py"
 POWER_LOSS = "serve/tests/unit/store/test_power_loss.py"
 CHECKSUMS = "serve/tests/unit/store/test_row_checksums.py"
 LOG = "serve/tests/unit/store/test_log.py"
+INGEST = "serve/tests/contracts/test_store_ingest.py"
+SOURCES = "serve/tests/unit/test_sources.py"
 
 # -- rewards --------------------------------------------------------------------------------------
 
@@ -379,4 +381,37 @@ fault(
         "self._transaction.find_taken(list(name_of)) if names else ()",
         "()",
     ),
+)
+
+# -- ingest ---------------------------------------------------------------------------------------
+
+fault(
+    "the place of a file is after rewards that wait",
+    f"{INGEST}::test_an_end_in_any_transaction_loses_nothing[sqlite-False]",
+    edit("mixts_serve.ingest:Ingest._places", "places = dict(self._read)", "return self._read"),
+)
+fault(
+    "rewards of a batch are written before its decisions",
+    "serve/tests/unit/test_ingest.py::test_standard_input_is_acknowledged",
+    edit("mixts_serve.ingest:Ingest._perform", "(decisions, rewards)", "(rewards, decisions)"),
+)
+fault(
+    "a locked task is refused for good",
+    f"{INGEST}::test_a_locked_task_is_tried_again[postgres]",
+    edit("mixts_serve.ingest:Ingest._batch", "isinstance(result, TaskLockedError)", "False"),
+)
+fault(
+    "the reward window of the service is not followed",
+    f"{INGEST}::test_the_reward_window_of_the_service_applies[sqlite]",
+    edit("mixts_serve.rules:Rules.of", "source.note(_NOTE) or _NO_WINDOW", "_NO_WINDOW"),
+)
+fault(
+    "half a line is read",
+    f"{SOURCES}::test_a_last_line_counts_when_it_is_whole",
+    edit("mixts_serve.sources:Lines._split", 'last.kind == "row"', "False"),
+)
+fault(
+    "another file goes on from the place of the first",
+    f"{SOURCES}::test_another_file_under_the_same_name_is_noticed[replaced]",
+    edit("mixts_serve.sources:Source.parts", "note.digest != self._digest(begin.offset)", "False"),
 )

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -259,12 +260,7 @@ def read_account(store: DecisionStore) -> Account | None:
     if contest is None:
         return None
 
-    def load(version: int) -> LoadedPrior:
-        body = store.prior_body(version)
-        assert body is not None
-        return LoadedPrior.load(version, body)
-
-    reading = Reading(store, contest, load)
+    reading = Reading(store, contest, partial(LoadedPrior.of, store))
     while True:
         account = reading.read()
         if account is not None:

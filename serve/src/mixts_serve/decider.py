@@ -521,6 +521,8 @@ class Decider(Calls):
         self.rules.check(self.prior)  # which has the arms that were added since
         if Promotion.of(self.store) != self.promotion:
             self._transact(self.promotion.keep)
+        if not self.rules.is_kept(self.store):
+            self._transact(self.rules.keep)
         held = HoldbackTimes.of(self.store)
         if held.after(self.rules.holdback, 0) != held:
             self._transact(lambda transaction: HoldbackTimes.note(transaction, self.rules.holdback))
@@ -566,12 +568,8 @@ class Decider(Calls):
     def _load(self, version: int) -> versions.LoadedPrior:
         active = self._loaded.get(version)
         if active is None:
-            body = self.store.prior_body(version)
-            if body is None:
-                raise errors.StoreError(
-                    f"{self.store.name} has lost version {version} of the prior"
-                )
-            active = self._loaded.setdefault(version, versions.LoadedPrior.load(version, body))
+            found = versions.LoadedPrior.of(self.store, version)
+            active = self._loaded.setdefault(version, found)
         return active
 
     # -- reading ------------------------------------------------------------------------------

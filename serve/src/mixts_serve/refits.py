@@ -335,10 +335,7 @@ class Lineage:
 
     def load(self, version: int) -> LoadedPrior:
         """Return a version of the prior."""
-        body = self.store.prior_body(version)
-        if body is None:
-            raise StoreError(f"{self.store.name} has lost version {version} of the prior")
-        return LoadedPrior.load(version, body)
+        return LoadedPrior.of(self.store, version)
 
     @staticmethod
     def carried(prior: MixturePrior, active: MixturePrior) -> MixturePrior:

@@ -7,13 +7,15 @@ from inspect import signature
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, json
 
 from mixts import MixturePrior
 from mixts.agents import BeliefAgent, MixTS, NewShare, policy_named
 from mixts.errors import MixtsError, ParameterError
 from mixts.extend import Array, Float, Seed, checks
 from mixts.families import Statistics
+from mixts_serve.store import DecisionStore
+from mixts_serve.store.base import Transaction
 from mixts_serve.trials import Holdback
 
 DEFAULT_POLICY = "ids"
@@ -24,6 +26,12 @@ while a task is new."""
 DEFAULT_EXPLORE = 0.01
 """Share of the decisions drawn evenly if none is given. It costs at most this share of rewards that
 are not negative, and lets a log say what other policies would have earned."""
+
+
+_NOTE = "reward window"
+"""Name of the note with the reward window, in microseconds, and the default reward."""
+_NO_WINDOW = "[null,null]"
+"""What a store without this note means."""
 
 
 class Policy(Struct, frozen=True):
@@ -110,6 +118,24 @@ class Rules(Struct, frozen=True):
                 )
         window_us = None if window is None else max(1, round(window * 1e6))
         return cls(policy, window_us, default_reward, Holdback.checked(holdback, baseline))
+
+    @classmethod
+    def of(cls, source: Transaction | DecisionStore) -> Rules:
+        """Return the reward window and the default reward of the service that was started last."""
+        window_us, default = json.decode(source.note(_NOTE) or _NO_WINDOW)
+        return cls(Policy(DEFAULT_POLICY), window_us, default)
+
+    def keep(self, transaction: Transaction) -> None:
+        """Write the reward window and the default reward to the store, for other writers."""
+        transaction.set_note(_NOTE, self._note)
+
+    def is_kept(self, store: DecisionStore) -> bool:
+        """Return whether a store has this reward window and this default reward."""
+        return (store.note(_NOTE) or _NO_WINDOW) == self._note
+
+    @property
+    def _note(self) -> str:
+        return json.encode([self.window_us, self.default_reward]).decode()
 
     def check(self, prior: MixturePrior) -> None:
         """Raise ``ParameterError`` for a prior that these settings do not fit."""

@@ -23,6 +23,7 @@ from mixts_serve.records import (
     checked_name,
 )
 from mixts_serve.rules import Policy, trial_actions
+from mixts_serve.store.store import DecisionStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,14 @@ class LoadedPrior:
         prior = MixturePrior.from_bytes(body, f"version {version} of the prior")
         codec = StatisticsCodec(prior.family)
         return cls(version, prior, codec, Sizes.of_prior(prior, codec.n_bytes))
+
+    @classmethod
+    def of(cls, store: DecisionStore, version: int) -> LoadedPrior:
+        """Return a version that a store has."""
+        body = store.prior_body(version)
+        if body is None:
+            raise StoreError(f"{store.name} has lost version {version} of the prior")
+        return cls.load(version, body)
 
     def arm_name(self, action: int) -> str | None:
         """Return the name of an arm, or None if the prior does not name its arms."""

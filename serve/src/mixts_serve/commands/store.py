@@ -1,4 +1,4 @@
-"""``mixts store``: show, report, check, rebuild, back up, export, archive, or erase."""
+"""``mixts store``: show, report, check, rebuild, back up, ingest, export, archive, or erase."""
 
 from __future__ import annotations
 
@@ -40,6 +40,13 @@ Move decisions that are older than --keep to Parquet files, which `mixts fit` re
 learned from them stays. The service may go on meanwhile, and a run that was killed is completed by
 the next one."""
 
+_INGEST = """\
+Read rewards, and decisions that were made elsewhere, from JSON lines (.jsonl, .jsonl.gz), Parquet
+or standard input, and count each once, however often it is read. The service may go on meanwhile,
+and a run that was killed is completed by the next one: the store knows how far each file was read.
+From standard input, a line of JSON says after each transaction how many lines are safe. The exit
+status is 1 if rows were set aside."""
+
 _SHOWN = 100
 """Number of damages that are listed."""
 _EXPORT = """\
@@ -59,6 +66,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         ("check", run_check, "look for damage, and compare statistics with the log", _CHECK),
         ("rebuild", run_rebuild, "recompute all statistics from the log", _REBUILD),
         ("backup", run_backup, "copy a store that is in use", _BACKUP),
+        ("ingest", run_ingest, "read rewards from files or a stream", _INGEST),
         ("export", run_export, "write decisions to a file", _EXPORT),
         ("archive", run_archive, "move old decisions to files", _ARCHIVE),
         ("erase", run_erase, "erase tasks by their names", _ERASE),
@@ -71,6 +79,13 @@ def register(parser: argparse.ArgumentParser) -> None:
     page("--out", type=Path, metavar="FILE", help="write the page to this file (default: none)")
     page("--json", action="store_true", help="print JSON instead of words")
     named["backup"].add_argument("to", type=Path, metavar="TO", help="a file that does not exist")
+    add = named["ingest"].add_argument
+    add("files", nargs="*", metavar="FILE", help="files; - or none for standard input")
+    rejects = "append rows that are refused to this file (default: stop at the first)"
+    add("--rejects", type=Path, metavar="FILE", help=rejects)
+    add("--again", action="store_true", help="read files from their beginning")
+    wait = "time for which a reward waits for a decision that is not known yet (default 10m)"
+    add("--wait", type=seconds, metavar="TIME", help=wait)
     add = named["export"].add_argument
     add("out", type=Path, metavar="OUT", help="file to write: .parquet, .csv, .csv.gz or .dsjson")
     moment = "2024-05-31 or 2024-05-31T18:30:00+02:00; UTC unless given"
@@ -215,6 +230,33 @@ def run_backup(options: argparse.Namespace) -> int:
         store.backend.backup(options.to)
     print(f"{options.to} is a copy of {options.store}: {_size(options.to.stat().st_size)}")
     return 0
+
+
+def run_ingest(options: argparse.Namespace) -> int:
+    """Read rewards and decisions into a store, and print how many."""
+    from msgspec import json
+
+    from mixts_serve.ingest import WAIT_SECONDS, Ingest, Progress
+    from mixts_serve.sources import opened
+
+    def acknowledge(progress: Progress) -> None:
+        print(json.encode(progress).decode(), flush=True)
+
+    sources = [opened(name) for name in options.files or ["-"]]
+    taken = {Path(name).resolve() for name in (options.store, *(each.name for each in sources))}
+    if options.rejects is not None and options.rejects.resolve() in taken:
+        raise ParameterError(f"{options.rejects} is read, or is the store: choose another file")
+    with _opened(options.store) as store:
+        wait = options.wait or WAIT_SECONDS
+        ingest = Ingest(
+            store, options.rejects, wait=wait, again=options.again, acknowledge=acknowledge
+        )
+        counts = ingest.run(sources)
+    # Whoever reads standard output of a stream expects JSON.
+    out = sys.stdout if all(source.is_file for source in sources) else sys.stderr
+    remarks = [source.remark for source in sources if source.remark]
+    print("\n".join([*counts.lines(), *remarks]), file=out)
+    return FAILED if counts.n_refused else 0
 
 
 def run_export(options: argparse.Namespace) -> int:
