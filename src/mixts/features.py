@@ -568,7 +568,7 @@ class Pooled:
 
 def _is_known(column: Feature, value: Any) -> bool:
     """Return whether a fact has a value, and is no unknown level."""
-    if value is None or value == "" or (isinstance(value, float) and not isfinite(value)):
+    if value is None or value == "" or (_is_number(value) and not isfinite(value)):
         return False
     if isinstance(column, NumberFeature) or not (isinstance(value, str) or _is_number(value)):
         return True
@@ -1105,7 +1105,8 @@ class _Effects:
                     column.fill(row, value, part.start)
                 except ActionError as error:
                     if _is_known(column, value):
-                        raise ActionError(f"action {k}: {error}") from None
+                        what = str(error).replace("feature", "fact", 1)
+                        raise ActionError(f"action {k}: {what}") from None
                     missing.append(part)
             row -= self.means
             for part in missing:

@@ -10,11 +10,19 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 import mixts
+from mixts import _random
 from mixts.families import LinearBernoulliStatistics, LinearStatistics
 from mixts.families._linear_bernoulli_posterior import click_tasks
 from mixts.families._logistic import posterior_moments
 from mixts.learning import learn_pooled, with_offsets
-from mixts.learning.pooled import best_ridge, equations, improved
+from mixts.learning.pooled import (
+    N_FOLDS,
+    RIDGES,
+    best_ridge,
+    equations,
+    held_out_gains,
+    improved,
+)
 
 D, P = 3, 4
 """Numbers of a task's own features, and of pooled ones."""
@@ -216,6 +224,34 @@ def test_noise_has_an_infinite_ridge_and_effects_have_a_small_one() -> None:
     )
     np.testing.assert_allclose(effects.coefficients, [1.0, -0.5, 0.8, 0.0], atol=0.25)
     assert effects.ridge < chance.ridge
+
+
+def test_gains_of_held_out_tasks_are_those_of_learning_on_the_others() -> None:
+    rng = np.random.default_rng(17)
+    rows, means = drawn(18, 23, 8)
+    tasks = histories(rows, means + 0.5 * rng.normal(size=means.shape))
+    statistics = mixts.learning.statistics_of(tasks)
+    prior = mixts.learning.learn_pooled(tasks, 1, P, seed=1).prior
+    unit, gains = held_out_gains(prior, statistics, P, 3)
+    order = _random.stream(3, "pooled", "folds").permutation(len(tasks))
+    direct = np.zeros(len(RIDGES))
+    for fold in np.array_split(order, N_FOLDS):
+        held, others = statistics[np.sort(fold)], statistics[np.setdiff1d(order, fold)]
+        for i, ridge in enumerate(RIDGES):
+            found = improved(prior, others, np.zeros(P), ridge * unit, least_gain=1e-13)
+            direct[i] += equations(found.prior, held, found.beta).log_evidence.sum()
+    np.testing.assert_allclose(gains - gains[0], direct - direct[0], rtol=1e-4, atol=1e-4)
+
+
+def test_a_small_gain_does_not_pay_for_effects() -> None:
+    kept = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        rows, means = drawn(100 + seed, 60, 8)
+        rows[..., D:] = rng.normal(size=(len(rows), 1, P)).round(2)
+        rewards = rows[..., 0] + rng.normal(size=means.shape)
+        kept += bool(learn_pooled(histories(rows, rewards), 1, P, seed=1).coefficients.any())
+    assert kept <= 4, f"{kept} of 30 data sets without effects have some; 8 would at any gain"
 
 
 def test_one_task_has_a_ridge() -> None:

@@ -93,16 +93,16 @@ def test_facts_may_stand_beside_the_features() -> None:
             "unknown fact 'size' of the person: leave it out; facts: 'age', 'land'",
         ),
         (ITEMS, {"item": "book"}, "unknown fact 'item' of the person"),
-        (ITEMS, {"age": "old"}, "action 0: feature 'age' must be a finite number, got 'old'"),
+        (ITEMS, {"age": "old"}, "action 0: fact 'age' must be a finite number, got 'old'"),
         (
             ITEMS,
             {"age": 4000},
-            "feature 'age' must be about as large as what the prior was learned",
+            "fact 'age' must be about as large as what the prior was learned",
         ),
         (
             ITEMS,
             {"land": ["at"]},
-            "feature 'land' must be one of the levels 'at', 'de', got ['at']",
+            "fact 'land' must be one of the levels 'at', 'de', got ['at']",
         ),
         (ITEMS, "at", "context must be facts of the person by name, got 'at'"),
         ([{"item": "book"}], {}, "action 0: feature 'score' must be a finite number, got None"),
@@ -285,7 +285,7 @@ def test_facts_that_change_count_at_once() -> None:
         ({"speed": 11.0}, "action 1: feature 'speed' must be about as large as what the prior was"),
         ({"score": None}, "action 1: feature 'score' must be a finite number, got None"),
         ({"item": "game"}, "action 1: feature 'item' must be one of the levels 'book', 'film'"),
-        ({"age": "old"}, "action 1: feature 'age' must be a finite number, got 'old'"),
+        ({"age": "old"}, "action 1: fact 'age' must be a finite number, got 'old'"),
         ({"colour": 1}, "action 1: unknown feature 'colour': leave it out; features: 'price'"),
     ],
 )

@@ -16,7 +16,7 @@ from mixts.agents import Offer
 from mixts.errors import ActionError, MaskError, ParameterError
 from mixts.extend import Array, Float, checks
 from mixts.features import Features
-from mixts_serve.records import Decide, Known, MadeDecision, Offered, checked_name
+from mixts_serve.records import MAX_NAME, Decide, Known, MadeDecision, Offered, checked_name
 from mixts_serve.rules import Policy
 
 Ids = tuple[str, ...]
@@ -248,6 +248,8 @@ def known_of(
 def _fact(value: Any) -> Any:
     """Return a fact as JSON has it; None if it is not known."""
     plain = _plain(value)
+    if isinstance(plain, str) and len(plain) > MAX_NAME:
+        raise ActionError(f"a fact has at most {MAX_NAME} characters, got {len(plain):,}")
     return None if plain == "" or plain != plain else plain  # NaN differs from itself
 
 
@@ -356,7 +358,7 @@ def request_digest(request: Decide) -> bytes:
         if is_named(mask):
             listed, mask = list(mask), None
         amounts = [_amounts(request.values), _amounts(request.costs)]
-        context = _canonical(plain_facts(request.context))
+        context = _canonical(plain_facts(request.context)) or None
         given = [request.defer, request.top, named, listed, amounts, context]
         content = hashlib.sha256(_JSON.encode(given))
         for rows, kind in ((actions, float), (mask, bool)):

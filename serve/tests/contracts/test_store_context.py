@@ -113,6 +113,11 @@ def test_facts_may_stand_beside_the_features_of_each_action(store: DecisionStore
             decider.decide("ada", beside(60, 61))
         with pytest.raises(errors.ActionError, match="unknown feature 'size'"):
             decider.decide("ada", [{"features": {"item": "book", "ctr": 0, "size": 3}}])
+        # Facts of the request hold for all actions, whatever stands beside their features.
+        assert decider.decide("ada", beside(60, 61), context={"age": 20}).action == 0
+        offered = store.last_offer("ada")
+        assert offered is not None
+        assert offered.facts.context == {"age": 20}
 
 
 @pytest.mark.parametrize(
@@ -122,7 +127,8 @@ def test_facts_may_stand_beside_the_features_of_each_action(store: DecisionStore
             {"context": {"agee": 20}},
             "unknown fact 'agee' of the person: leave it out; facts: 'age'",
         ),
-        ({"context": {"age": "old"}}, "feature 'age' must be a finite number, got 'old'"),
+        ({"context": {"age": "old"}}, "fact 'age' must be a finite number, got 'old'"),
+        ({"context": {"land": "x" * 257}}, "a fact has at most 256 characters, got 257"),
         ({"context": [YOUNG, YOUNG]}, "context must be facts of the person by name, such as"),
         ({"actions": np.eye(3)[:2]}, "a context needs actions that are described"),
         ({"actions": [{"features": {"item": "book"}}]}, "feature 'ctr' .*must be a finite number"),

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from mixts._version import __version__
@@ -133,8 +133,11 @@ def parser(names: Iterable[str] | None = None) -> argparse.ArgumentParser:
 
 
 @cache
-def _installed() -> dict[str, EntryPoint]:
-    """Return the installed commands by name; to find them reads the metadata of every package."""
+def _installed() -> dict[str, Any]:
+    """Return the installed commands by name; to find them reads the metadata of every package.
+
+    They are entry points of the standard library, or of a package that has taken its place.
+    """
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 

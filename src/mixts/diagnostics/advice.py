@@ -117,7 +117,7 @@ def advise(fit: Fit, comparison: PolicyComparison | None = None) -> Advice:
         found.append(_Finding("caution", "it was not checked on held-out tasks"))
     else:
         pays = comparison is not None and comparison.outcome == "gain"
-        found += [*_check_findings(fit.check), *_calibration_findings(fit.check, pays)]
+        found += [*_check_findings(fit), *_calibration_findings(fit.check, pays)]
     for answer in ("no", "caution"):
         reasons = tuple(one.reason for one in found if one.answer == answer)
         if reasons:
@@ -182,11 +182,16 @@ def _calibration_findings(check: PriorCheck, pays: bool) -> Iterator[_Finding]:
             yield _Finding("caution", f"there are too few predictions of {name} to check them")
 
 
-def _check_findings(check: PriorCheck) -> Iterator[_Finding]:
+def _check_findings(fit: Fit) -> Iterator[_Finding]:
+    assert fit.check is not None
+    check, space = fit.check, fit.prior.features
+    knows = "nothing"
+    if space is not None and space.pooled is not None:  # its rows have the same effects
+        knows = "only what is the same for everybody"
     evidence, impossible = check.evidence, len(check.surprise.impossible)
     for name in evidence.names[1:]:
         if evidence.verdict(name) == "worse":
-            what = "one kind of task" if name == "UniTS" else "a prior that knows nothing"
+            what = "one kind of task" if name == "UniTS" else f"a prior that knows {knows}"
             said = f"it predicts held-out tasks worse than {what} ({name})"
             yield _Finding("no", said)
     if impossible:
@@ -199,5 +204,5 @@ def _check_findings(check: PriorCheck) -> Iterator[_Finding]:
         yield _Finding("caution", check.unused)
     flat = evidence.names[-1]
     if evidence.verdict(flat) == "no different":
-        said = "it predicts held-out tasks no better than a prior that knows nothing"
+        said = f"it predicts held-out tasks no better than a prior that knows {knows}"
         yield _Finding("caution", f"{said} ({flat})")

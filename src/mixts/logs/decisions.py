@@ -40,13 +40,17 @@ Source = Any
 """Path of a file, or a table of pandas, polars or pyarrow with its columns, such as some rows."""
 
 
+_PREFIX = "feature_"
+
+
 def feature_column(name: str) -> str:
     """Return the column of a named feature of the chosen action: its name, if that is free.
 
-    A name that a spreadsheet would take for a formula is not.
+    A name that a spreadsheet would take for a formula is not, nor one that could be the column of
+    another feature.
     """
-    is_free = name not in schema(True, {}).names and not is_formula(name)
-    return name if is_free else f"feature_{name}"
+    is_taken = name in schema(True, {}).names or is_formula(name) or name.startswith(_PREFIX)
+    return f"{_PREFIX}{name}" if is_taken else name
 
 
 def schema(
