@@ -14,6 +14,7 @@ from mixts.agents import BeliefAgent, MixTS, NewShare, policy_named
 from mixts.errors import MixtsError, ParameterError
 from mixts.extend import Array, Float, Seed, checks
 from mixts.families import Statistics
+from mixts_serve.shards import Shard
 from mixts_serve.trials import Holdback
 
 DEFAULT_POLICY = "ids"
@@ -89,6 +90,8 @@ class Rules(Struct, frozen=True):
     """Reward of a decision if no other comes within the window; None: there is none."""
     holdback: Holdback | None = None
     """The control group; None: there is none."""
+    shard: Shard | None = None
+    """The tasks that this store has; None: all."""
 
     @classmethod
     def checked(
@@ -98,6 +101,7 @@ class Rules(Struct, frozen=True):
         default_reward: float | None = None,
         holdback: float = 0.0,
         baseline: str | None = None,
+        shard: str | None = None,
     ) -> Rules:
         """Return the settings, from times in seconds; raise ``ParameterError`` for wrong ones."""
         window = _window(reward_window)
@@ -109,7 +113,8 @@ class Rules(Struct, frozen=True):
                     "such as reward_window=1800 (mixts serve --reward-window 30m)"
                 )
         window_us = None if window is None else max(1, round(window * 1e6))
-        return cls(policy, window_us, default_reward, Holdback.checked(holdback, baseline))
+        held, part = Holdback.checked(holdback, baseline), Shard.checked(shard)
+        return cls(policy, window_us, default_reward, held, part)
 
     def check(self, prior: MixturePrior) -> None:
         """Raise ``ParameterError`` for a prior that these settings do not fit."""
