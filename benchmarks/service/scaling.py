@@ -138,6 +138,11 @@ def measure(
     with DecisionStore(store) as opened:
         totals, size = opened.totals(), opened.backend.n_bytes()
     told = f"{size / 1e6:.1f} MB of {totals.decisions:,} decisions and {totals.tasks:,} tasks"
+    if watch is not None:
+        n_bytes = watch.table_bytes()
+        a_task = n_bytes["tasks"] / totals.tasks
+        a_decision = (n_bytes["decisions"] + n_bytes["rewards"]) / totals.decisions
+        told += f"; {a_task:,.0f} bytes a task, {a_decision:,.0f} a decision with its reward"
     return Cost(*(b - a for a, b in zip(before[0], after, strict=True))), told
 
 
@@ -153,7 +158,7 @@ def read(servers: list[Server], watch: Watch | None) -> Cost:
 # -- the database ---------------------------------------------------------------------------------
 
 
-def _cpu(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """Return the CPU seconds of a process and of its children that ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / TICKS
@@ -182,7 +187,7 @@ class Watch:
         own = self._connection.info.backend_pid
         main = int(Path(f"/proc/{own}/stat").read_text().rpartition(")")[2].split()[1])
         children = Path(f"/proc/{main}/task/{main}/children").read_text().split()
-        return _cpu(main) + sum(_cpu(int(pid)) for pid in children if int(pid) != own)
+        return cpu_seconds(main) + sum(cpu_seconds(int(pid)) for pid in children if int(pid) != own)
 
     def counts(self) -> tuple[int, int, int, int]:
         """Return transactions that changed something, statements, bytes and syncs of the WAL."""
@@ -192,6 +197,16 @@ class Watch:
         )
         [(wal, syncs)] = self._query("SELECT wal_bytes, wal_sync FROM pg_stat_wal")
         return int(commits or 0), int(calls or 0), int(wal), int(syncs)
+
+    def table_bytes(self) -> dict[str, int]:
+        """Return the bytes of tables with their indices, after a vacuum."""
+        self._connection.execute("VACUUM FULL")
+        return dict(
+            self._query(
+                "SELECT relname, pg_total_relation_size(oid)::bigint FROM pg_class"
+                " WHERE relnamespace = 'mixts'::regnamespace AND relkind = 'r'"
+            )
+        )
 
     def print_statements(self, most: int, n: int) -> None:
         """Print the statements that took the server longest."""

@@ -96,6 +96,17 @@ def start(folder: Path, *, fsync: bool = True, settings: str = "") -> str:
     return f"postgresql://{USER}@/postgres?host={quote(str(folder), safe='')}&port={PORT}"
 
 
+def start_standby(folder: Path, main: Path) -> str:
+    """Start a read replica in an empty folder, of the server in another; return its address."""
+    _own(folder)
+    data = folder / "data"
+    words = ["-h", str(main), "-p", str(PORT), "-U", USER, "-X", "stream", "-c", "fast"]
+    _run(folder, "pg_basebackup", "-D", str(data), "-R", *words)
+    settings = data / "postgresql.conf"
+    settings.write_text(settings.read_text().replace(str(main), str(folder)))
+    return start(folder)
+
+
 def stop(folder: Path, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:
     """Stop the server: ``fast`` breaks connections, ``immediate`` is a crash."""
     data = str(folder / "data")
