@@ -3,10 +3,10 @@
     python benchmarks/service/scaling.py [--replicas 1 2 4] [--operations 40000] [--statements 12]
 
 Decisions and rewards, one to one, in a closed loop, on a PostgreSQL server that the benchmark
-starts; a row for one service on a SQLite file comes first. CPU seconds, statements and bytes of
-the write-ahead log an operation do not depend on what else the machine does; operations a second
-do. The second table says what the database's processes that serve the replicas were seen to do,
-in samples of ``pg_stat_activity``.
+starts; a row for one service on a SQLite file comes first. Statements and bytes of the write-ahead
+log an operation do not depend on what else the machine does, CPU seconds do a little, and
+operations a second do most. The second table says what the database's processes that serve the
+replicas were seen to do, in samples of ``pg_stat_activity``.
 """
 
 from __future__ import annotations

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import inspect
 import itertools
 import json
 from collections.abc import Callable
@@ -18,6 +16,7 @@ from mixts_serve.shards import N_SLOTS, Shard, place_of, slot_of, slot_of_id
 
 from mixts.errors import MixtsError, ParameterError, StoreUnavailableError
 from serve.tests.contracts.stores import arms
+from serve.tests.unit import scripted_service
 
 URLS = ["http://one:8000", "http://two:8000", "http://three:8000"]
 NAMES = [f"visitor {i}" for i in range(60)]
@@ -126,22 +125,12 @@ class Services:
         return made | {"prior_version": 1, "arm": host}
 
 
-class Blocking:
-    """Calls the methods of a blocking or an asyncio client."""
-
-    kind: type = ShardedClient
+class Blocking(scripted_service.Blocking):
+    kind = ShardedClient
 
     def __init__(self, services: Services, urls: list[str] = URLS, **settings: Any) -> None:
         settings = {"retries": 0} | settings
         self.client = self.kind(urls, transport=httpx.MockTransport(services), **settings)
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            answer = getattr(self.client, name)(*arguments, **options)
-
-            return asyncio.run(answer) if inspect.isawaitable(answer) else answer
-
-        return call
 
 
 class Awaited(Blocking):
