@@ -87,10 +87,10 @@ class ShardedClient(_Shards[Client], Calls):
 
     Each call goes to the shard of its task: by the task's name or, for rewards and activations, by
     the end of the decision's id, so that another process may report them. A shard that is away
-    keeps nobody else waiting. With a fallback, the client decides for its tasks meanwhile.
+    fails for its own tasks only. With a fallback, the client decides for them meanwhile.
 
-    ``decide_many`` and the like send each shard its part at the same time. The failure of a shard
-    is the result of its items and is not raised.
+    ``decide_many`` and the like send each shard its part at the same time, and return when the last
+    one has answered. The failure of a shard is the result of its items and is not raised.
 
     Parameters
     ----------
