@@ -94,12 +94,17 @@ class Shard(Struct, frozen=True):
             )
 
 
+def noted(source: Any) -> Shard | None:
+    """Return which shard a store is by its note, read from it or in a transaction."""
+    return Shard.checked(source.note(_NOTE))
+
+
 def keep_shard(store: Any, shard: Shard | None, transact: Any) -> Shard | None:
     """Return which shard a store is, and note it; raise ``ParameterError`` if it cannot be that.
 
     Otherwise a task would begin anew in one store while another one has its history.
     """
-    known = Shard.checked(store.note(_NOTE))
+    known = noted(store)
     if shard is None or shard == known:
         return known
     transact(lambda transaction: _become(store, transaction, shard))
@@ -108,7 +113,7 @@ def keep_shard(store: Any, shard: Shard | None, transact: Any) -> Shard | None:
 
 def _become(store: Any, transaction: Any, shard: Shard) -> None:
     transaction.shape()  # for its lock: services that start together must agree
-    known = Shard.checked(transaction.note(_NOTE))
+    known = noted(transaction)
     if known is not None and not known.contains(shard):
         raise ParameterError(
             f"{store.name} has the tasks of shard {known}, not those of {shard}: give the shard "
