@@ -57,21 +57,22 @@ def summary(wrong: Counter[str]) -> str:
 
 
 def _compare_log(log: list[tuple], traffic: Traffic, wrong: Counter[str]) -> None:
-    found = {row[1]: row for row in log}
+    found = {bytes(row[0]).hex(): row for row in log}
     for key, decided in traffic.decided.items():
-        row = found.get(key)
+        row = found.get(decided.id)
         if row is None:
             wrong["acknowledged decisions lost"] += 1
             continue
-        id, _, task, action, propensity, value = row
-        logged = (bytes(id).hex(), task, action, propensity)
+        _, *logged, value = row
+        if decided.own:
+            logged[0] = key  # the service may have used the key for a decision of its own
         name, reward = traffic.task_name(decided.task), decided.reward
-        acknowledged = (decided.id, name, decided.action, decided.propensity)
+        acknowledged = [key, name, decided.action, decided.propensity]
         wrong["decisions changed"] += logged != acknowledged
         wrong["acknowledged rewards lost"] += reward is not None and value is None
         wrong["rewards changed"] += None not in (reward, value) and reward != value
         wrong["unacknowledged rewards"] += reward is None and value is not None
-    wrong["unacknowledged decisions"] += len(found.keys() - traffic.decided.keys())
+    wrong["unacknowledged decisions"] += len(found.keys() - traffic.by_id.keys())
 
 
 def _compare_statistics(store: DecisionStore, log: list[tuple], wrong: Counter[str]) -> None:

@@ -49,13 +49,15 @@ class Operation:
 class Decided:
     """An acknowledged decision."""
 
-    __slots__ = ("action", "at", "deferred", "fresh", "id", "propensity", "reward", "task")
+    __slots__ = ("action", "at", "deferred", "fresh", "id", "own", "propensity", "reward", "task")
 
     def __init__(self, id: str, task: int, action: int, propensity: float, at: float) -> None:
         self.id, self.task, self.action, self.propensity, self.at = id, task, action, propensity, at
         self.reward: float | None = None
         """The acknowledged reward."""
         self.deferred = False
+        self.own = False
+        """Whether the client made it, while the service was away."""
         self.fresh = 0
         """Number of acknowledgements that did not mark a duplicate; at most 1."""
 

@@ -57,7 +57,7 @@ def find() -> Path | None:
 
 
 @contextmanager
-def running(*, fsync: bool = True) -> Iterator[str]:
+def running(*, fsync: bool = True, settings: str = "") -> Iterator[str]:
     """Start a server, yield the address of its database ``postgres``, and remove the server."""
     # A socket's path is short, and another user must reach it: not below pytest's own folders.
     parent: str | None = tempfile.gettempdir()
@@ -65,7 +65,7 @@ def running(*, fsync: bool = True) -> Iterator[str]:
         parent = "/tmp" if os.path.isdir("/tmp") else None
     folder = Path(tempfile.mkdtemp(prefix="mixts-pg-", dir=parent))
     try:
-        yield start(folder, fsync=fsync)
+        yield start(folder, fsync=fsync, settings=settings)
     finally:
         try:
             if (folder / "data" / "postmaster.pid").exists():
@@ -74,8 +74,11 @@ def running(*, fsync: bool = True) -> Iterator[str]:
             shutil.rmtree(folder)
 
 
-def start(folder: Path, *, fsync: bool = True) -> str:
-    """Start a server in an empty folder, or in that of a stopped server; return its address."""
+def start(folder: Path, *, fsync: bool = True, settings: str = "") -> str:
+    """Start a server in an empty folder, or in that of a stopped server; return its address.
+
+    ``settings`` are more lines of a new server's postgresql.conf.
+    """
     socket = folder / f".s.PGSQL.{PORT}"
     if len(os.fsencode(socket)) > LONGEST_SOCKET:
         raise ValueError(f"a socket's path has at most {LONGEST_SOCKET} bytes, got {socket}")
@@ -85,10 +88,23 @@ def start(folder: Path, *, fsync: bool = True) -> str:
         words = ["--auth=trust", f"--username={USER}", "--encoding=UTF8", "--locale=C", "--no-sync"]
         _run(folder, "initdb", "-D", str(data), *words)
         with (data / "postgresql.conf").open("a") as file:
-            file.write(SETTINGS.format(folder=folder, port=PORT) + ("" if fsync else UNSYNCED))
+            file.write(
+                SETTINGS.format(folder=folder, port=PORT) + ("" if fsync else UNSYNCED) + settings
+            )
     log = folder / "log"
     _run(folder, "pg_ctl", "-D", str(data), "-w", "-t", str(SECONDS), "-l", str(log), "start")
     return f"postgresql://{USER}@/postgres?host={quote(str(folder), safe='')}&port={PORT}"
+
+
+def start_standby(folder: Path, main: Path) -> str:
+    """Start a read replica in an empty folder, of the server in another; return its address."""
+    _own(folder)
+    data = folder / "data"
+    words = ["-h", str(main), "-p", str(PORT), "-U", USER, "-X", "stream", "-c", "fast"]
+    _run(folder, "pg_basebackup", "-D", str(data), "-R", *words)
+    settings = data / "postgresql.conf"
+    settings.write_text(settings.read_text().replace(str(main), str(folder)))
+    return start(folder)
 
 
 def stop(folder: Path, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:

@@ -64,6 +64,30 @@ fault(
     ),
 )
 
+# -- shards ---------------------------------------------------------------------------------------
+
+SHARDS = "serve/tests/contracts/test_store_shards.py"
+
+fault(
+    "an id does not lead to the shard of its task",
+    f"{SHARDS}::test_ids_name_the_slot_of_their_task[sqlite]",
+    edit("mixts_serve.batch:new_id", "slot_of(task)", "os.urandom(2)"),
+)
+fault(
+    "a shard decides for tasks of others",
+    f"{SHARDS}::test_a_shard_refuses_the_tasks_of_others[sqlite]",
+    edit("mixts_serve.batch:Batch._check_requests", "self._rules.shard.check(task)", "pass"),
+)
+fault(
+    "results of several shards are not in the order of the list",
+    "serve/tests/unit/test_shards.py::test_lists_are_divided_and_joined_in_their_order[blocking]",
+    edit(
+        "mixts_serve.sharded:_joined",
+        "[found[i] for i in range(len(found))]",
+        "list(found.values())",
+    ),
+)
+
 # -- silence --------------------------------------------------------------------------------------
 
 fault(

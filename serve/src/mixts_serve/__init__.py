@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from mixts_serve.decider import Decider
     from mixts_serve.records import Decide, Decision, Erased, Receipt, Reward, TaskState
     from mixts_serve.refits import Refit, refit
+    from mixts_serve.sharded import AsyncShardedClient, ShardedClient
     from mixts_serve.store import DecisionStore
 
 __all__ = [
     "AsyncClient",
+    "AsyncShardedClient",
     "Client",
     "Decide",
     "Decider",
@@ -27,16 +29,19 @@ __all__ = [
     "Receipt",
     "Refit",
     "Reward",
+    "ShardedClient",
     "TaskState",
     "refit",
 ]
 
 _HOMES = {
     "AsyncClient": "client",
+    "AsyncShardedClient": "sharded",
     "Client": "client",
     "Decider": "decider",
     "DecisionStore": "store",
     "Refit": "refits",
+    "ShardedClient": "sharded",
     "refit": "refits",
 }
 """Modules of names that are not in ``records``: a service needs no client, a client no store."""

@@ -40,6 +40,7 @@ from mixts_serve.records import (
     checked_name,
 )
 from mixts_serve.rules import Rules
+from mixts_serve.shards import slot_of
 from mixts_serve.store.base import Changes, Transaction, TransactionConflictError, find_features
 from mixts_serve.store.tables import ActionSet, pack, pack_probabilities, unpack
 from mixts_serve.tasks import (
@@ -175,6 +176,8 @@ class Batch:
                 continue
             try:
                 task = checked_name(operation.task, "task")
+                if self._rules.shard is not None:
+                    self._rules.shard.check(task)
                 if operation.key is not None:
                     keys.append((task, checked_name(operation.key, "key")))
                     if not isinstance(operation, MadeDecision):
@@ -361,7 +364,7 @@ class Batch:
         entry.version, entry.last_at = decided.prior.version, self._now
         for position, action in enumerate(choice.shown):
             row = LoggedDecision(
-                seq=0, activated_at=None, id=new_id(self._now) if position else first,
+                seq=0, activated_at=None, id=new_id(self._now, request.task) if position else first,
                 task=entry.number, at=stamp.at, version=decided.prior.version, action=action,
                 propensity=float(law[action]), weights=pack(choice.weights),
                 request=stamp.digest, action_set=action_set,
@@ -380,7 +383,7 @@ class Batch:
         rules, now = self._rules, self._now
         if not isinstance(request, MadeDecision):
             due, digest = None if request.defer else rules.due(now), self._digests.get(place)
-            return Stamp(new_id(now), now, due, digest)
+            return Stamp(new_id(now, request.task), now, due, digest)
         id, at = made_id(request.id)
         due = rules.due(at)
         # Its reward can come only after it: a window must not have ended before.
@@ -556,9 +559,9 @@ def _without_repeats(asked: Group, answered: dict[Key, LoggedDecision]) -> Group
 # -- responses ------------------------------------------------------------------------------------
 
 
-def new_id(now: int) -> bytes:
-    """Return a new id: the time in ms, so that indices grow at their end, and 80 random bits."""
-    return (now // 1000).to_bytes(6, "big") + os.urandom(10)
+def new_id(now: int, task: str) -> bytes:
+    """Return a new id: the time in ms, so that indices grow at their end, random bits, the slot."""
+    return (now // 1000).to_bytes(6, "big") + os.urandom(8) + slot_of(task)
 
 
 def _response(

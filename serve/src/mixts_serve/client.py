@@ -316,12 +316,12 @@ class Client(Requests, Calls):
         self._closed.wait(seconds)
 
 
-def _awaited(
-    method: Callable[Concatenate[Client, Arguments], Value],
-) -> Callable[Concatenate[AsyncClient, Arguments], Awaitable[Value]]:
-    """Return a method of ``Client`` for ``AsyncClient``, whose ``_run`` returns an awaitable.
+def awaited(
+    method: Callable[Concatenate[Any, Arguments], Value],
+) -> Callable[Concatenate[Any, Arguments], Awaitable[Value]]:
+    """Return a method of a blocking client for one of asyncio, whose parts return awaitables.
 
-    A decorator that checks the types of ``Client``, as in tests, is taken off.
+    A decorator that checks the types of the blocking client, as in tests, is taken off.
     """
     return cast(Any, inspect.unwrap(method))
 
@@ -378,21 +378,21 @@ class AsyncClient(Requests):
             fallback.warn_if_lost()
         await self._http.aclose()
 
-    decide = _awaited(Client.decide)
-    reward = _awaited(Client.reward)
-    activate = _awaited(Client.activate)
-    decide_many = _awaited(Client.decide_many)
-    reward_many = _awaited(Client.reward_many)
-    activate_many = _awaited(Client.activate_many)
-    task = _awaited(Client.task)
-    erase = _awaited(Client.erase)
-    priors = _awaited(Client.priors)
-    upload_prior = _awaited(Client.upload_prior)
-    activate_prior = _awaited(Client.activate_prior)
-    arms = _awaited(Client.arms)
-    change_arms = _awaited(Client.change_arms)
-    download_prior = _awaited(Client.download_prior)
-    ready = _awaited(Client.ready)
+    decide = awaited(Client.decide)
+    reward = awaited(Client.reward)
+    activate = awaited(Client.activate)
+    decide_many = awaited(Client.decide_many)
+    reward_many = awaited(Client.reward_many)
+    activate_many = awaited(Client.activate_many)
+    task = awaited(Client.task)
+    erase = awaited(Client.erase)
+    priors = awaited(Client.priors)
+    upload_prior = awaited(Client.upload_prior)
+    activate_prior = awaited(Client.activate_prior)
+    arms = awaited(Client.arms)
+    change_arms = awaited(Client.change_arms)
+    download_prior = awaited(Client.download_prior)
+    ready = awaited(Client.ready)
 
     async def _run(self, steps: Steps[Value]) -> Value:
         outcome: Any = None

@@ -32,6 +32,7 @@ from mixts_serve.records import (
     checked_name,
 )
 from mixts_serve.rules import DEFAULT_EXPLORE, DEFAULT_POLICY, Policy, Rules
+from mixts_serve.shards import keep_shard
 from mixts_serve.store import DecisionStore
 from mixts_serve.store.base import (
     FIND_META,
@@ -88,6 +89,9 @@ class Decider(Calls):
         How the control group is decided, none of it drawn evenly: "bestseller" (the default), the
         action with the highest mean reward of a new task under the prior; "uniform"; or "arm:" and
         the name of an arm.
+    shard : str, optional
+        The part of all tasks that this store has, such as "2/16", where tasks are divided over
+        several stores; tasks of others are refused. The store remembers it.
     promote : "refit", "ask" or number
         When a refit that passed its checks is deployed: at once, when a person activates it, or
         when the evidence for it reaches a number, such as 100 (see :meth:`account`).
@@ -134,6 +138,7 @@ class Decider(Calls):
         default_reward: float | None = None,
         holdback: float = 0.0,
         baseline: str | None = None,
+        shard: str | None = None,
         promote: str | float = "refit",
         canary: float = 0.0,
         seed: Seed = None,
@@ -147,8 +152,10 @@ class Decider(Calls):
         self.store = store
         self.policy = Policy.checked(policy, horizon, explore, new_item_share)
         """The policy in force, with its horizon and the share that is drawn evenly."""
-        self.rules = Rules.checked(self.policy, reward_window, default_reward, holdback, baseline)
-        """The policy, the reward window, the default reward and the holdback in force."""
+        self.rules = Rules.checked(
+            self.policy, reward_window, default_reward, holdback, baseline, shard
+        )
+        """The policy, reward window, default reward, holdback and shard in force."""
         self.promotion = Promotion.checked(promote, canary)
         """When refits are deployed."""
         self._seed = int(seed) if isinstance(seed, np.integer) else seed
@@ -227,6 +234,8 @@ class Decider(Calls):
             Whether the task was known, and how many decisions it had.
         """
         names = [checked_name(task, "task")]
+        if self.rules.shard is not None:
+            self.rules.shard.check(task)
         found: Erased = self._writer.run(
             lambda: self._transact(lambda transaction: transaction.erase(names))
         )
@@ -515,6 +524,8 @@ class Decider(Calls):
             self._trial_key = self._transact(lambda transaction: transaction.trial_key())
         else:
             self._trial_key = bytes.fromhex(known)
+        shard = keep_shard(self.store, self.rules.shard, self._transact)
+        self.rules = replace(self.rules, shard=shard)
         if prior is not None:
             versions.check_decides(prior, self.policy)
             self._transact(lambda transaction: self._activate_if_new(transaction, prior, force))

@@ -23,6 +23,7 @@ from mixts.agents import BeliefAgent
 from mixts_serve.offers import checked_request, is_named, offered_ids
 from mixts_serve.records import Decide, Decision, MadeDecision, Receipt, Reward
 from mixts_serve.rules import Policy
+from mixts_serve.shards import slot_of
 
 log = logging.getLogger("mixts_serve")
 
@@ -159,7 +160,8 @@ class Fallback:
         """Return a new decision, and the probabilities if the action was not certain."""
         if request.top is not None or request.defer:
             raise errors.ParameterError("it supports neither top nor defer")
-        id = (time.time_ns() // 1_000_000).to_bytes(6, "big") + MARK + os.urandom(6)
+        at = (time.time_ns() // 1_000_000).to_bytes(6, "big")
+        id = at + MARK + os.urandom(4) + slot_of(request.task)
         if self._arm is not None:
             action, arm = _fixed(self._arm, request)
             return Decision(id.hex(), request.task, action, 1.0, (), 0, arm, policy=NAME), None

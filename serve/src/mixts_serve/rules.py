@@ -14,6 +14,7 @@ from mixts.agents import BeliefAgent, MixTS, NewShare, policy_named
 from mixts.errors import MixtsError, ParameterError
 from mixts.extend import Array, Float, Seed, checks
 from mixts.families import Statistics
+from mixts_serve.shards import Shard, kept_shard
 from mixts_serve.store import DecisionStore
 from mixts_serve.store.base import Transaction
 from mixts_serve.trials import Holdback
@@ -97,6 +98,8 @@ class Rules(Struct, frozen=True):
     """Reward of a decision if no other comes within the window; None: there is none."""
     holdback: Holdback | None = None
     """The control group; None: there is none."""
+    shard: Shard | None = None
+    """The tasks that this store has; None: all."""
 
     @classmethod
     def checked(
@@ -106,6 +109,7 @@ class Rules(Struct, frozen=True):
         default_reward: float | None = None,
         holdback: float = 0.0,
         baseline: str | None = None,
+        shard: str | None = None,
     ) -> Rules:
         """Return the settings, from times in seconds; raise ``ParameterError`` for wrong ones."""
         window = _window(reward_window)
@@ -117,13 +121,14 @@ class Rules(Struct, frozen=True):
                     "such as reward_window=1800 (mixts serve --reward-window 30m)"
                 )
         window_us = None if window is None else max(1, round(window * 1e6))
-        return cls(policy, window_us, default_reward, Holdback.checked(holdback, baseline))
+        held, part = Holdback.checked(holdback, baseline), Shard.checked(shard)
+        return cls(policy, window_us, default_reward, held, part)
 
     @classmethod
     def of(cls, source: Transaction | DecisionStore) -> Rules:
-        """Return the reward window and the default reward of the service that was started last."""
+        """Return the shard, and the reward window and default reward of the last service."""
         window_us, default = json.decode(source.note(_NOTE) or _NO_WINDOW)
-        return cls(Policy(DEFAULT_POLICY), window_us, default)
+        return cls(Policy(DEFAULT_POLICY), window_us, default, shard=kept_shard(source))
 
     def keep(self, transaction: Transaction) -> None:
         """Write the reward window and the default reward to the store, for other writers."""

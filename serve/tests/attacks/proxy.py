@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-SHIPPED = Path(__file__).parents[2] / "deploy" / "nginx.conf"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+SHIPPED = DEPLOY / "nginx.conf"
 
 MAIN = """\
 pid {folder}/nginx.pid;
@@ -52,13 +53,15 @@ def plain(port: int, service: int) -> dict[str, str]:
 
 
 @contextmanager
-def nginx(folder: Path, changes: Mapping[str, str], connections: int = 768) -> Iterator[list[int]]:
-    """Run nginx with the shipped configuration, but for these changes; yield its processes."""
+def nginx(
+    folder: Path, changes: Mapping[str, str], connections: int = 768, shipped: Path = SHIPPED
+) -> Iterator[list[int]]:
+    """Run nginx with a shipped configuration, but for these changes; yield its processes."""
     program = find_nginx()
     assert program is not None
-    text = SHIPPED.read_text()
+    text = shipped.read_text()
     for old, new in changes.items():
-        assert old in text, f"{SHIPPED} has no {old!r} any more"
+        assert old in text, f"{shipped} has no {old!r} any more"
         text = text.replace(old, new)
     (folder / "mixts.conf").write_text(text)
     (folder / "nginx.conf").write_text(MAIN.format(folder=folder, connections=connections))

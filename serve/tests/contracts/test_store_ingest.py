@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 from mixts_serve import Decide, Decider, Decision, DecisionStore, ingest, sources
 from mixts_serve.ingest import Ingest
+from mixts_serve.shards import Shard
 from mixts_serve.sources import opened as source
 from mixts_serve.store.rebuild import rebuild
 
 from mixts.errors import ParameterError, StoreUnavailableError
 from serve.tests.contracts.stores import ACTIONS, Opener, arms, linear
+from serve.tests.contracts.test_store_context import OLD, PRIOR, offer
 from serve.tests.contracts.test_store_locks import HOLD, neighbour
 from serve.tests.contracts.test_store_made import made
 
@@ -274,6 +276,28 @@ def test_decisions_with_features_and_slates(store: DecisionStore, tmp_path: Path
         "ingested 3 rewards: 3 new, 0 known before, 0 refused",
     ]
     assert counted(store) == (3, 3)
+
+
+def test_a_shard_takes_its_own_tasks_only(store: DecisionStore, tmp_path: Path) -> None:
+    shard = Shard(1, 2)
+    with Decider(arms(), store, seed=1, shard=str(shard)):
+        rows = elsewhere(store)
+    own = [row for row in rows if shard.holds(row["task"])]
+    assert 0 < len(own) < len(rows), "the names of the tasks are of both shards"
+    path, rejects = lines(tmp_path / "a.jsonl", *rows), tmp_path / "rejects.jsonl"
+    n = len(rows) - len(own)
+    found = run(store, path, rejects=rejects)
+    assert found == [f"ingested {len(rows)} decisions: {len(own)} new, 0 known before, {n} refused"]
+    assert "belongs to shard 2/2" in rejects.read_text()
+
+
+def test_facts_come_with_decisions(store: DecisionStore, tmp_path: Path) -> None:
+    with Decider(PRIOR, store, seed=1) as decider:
+        one = made(store.now(), action="film", actions=offer(), context=OLD)
+        row = {"id": one.id, "task": one.task, "action": "film"}
+        facts = {"actions": offer(), "context": OLD}
+        run(store, lines(tmp_path / "a.jsonl", {**row, **facts}))
+        assert decider.task(one.task).context == OLD
 
 
 def test_a_store_without_a_prior_is_refused(store: DecisionStore) -> None:

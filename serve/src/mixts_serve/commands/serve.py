@@ -83,6 +83,11 @@ def register(parser: argparse.ArgumentParser) -> None:
         "task; uniform; or arm:NAME"
     )
     add("--baseline", metavar="NAME", help=baseline)
+    shard = (
+        "the part of all tasks that this store has, such as 2/16, where tasks are divided over "
+        "several stores (default: what the store remembers, or all tasks)"
+    )
+    add("--shard", metavar="I/N", help=shard)
     promote = (
         "when a refit that passed its checks is deployed: refit (at once, the default), ask (a "
         "person activates it), or a number such as 100: when the evidence for it reaches that"
@@ -169,8 +174,9 @@ def _serve(options: argparse.Namespace) -> None:
         options.policy or DEFAULT_POLICY, options.horizon, explore, options.new_item_share
     )
     rules = Rules.checked(
-        policy, options.reward_window, options.default_reward, options.holdback, options.baseline
-    )
+        policy, options.reward_window, options.default_reward, options.holdback, options.baseline,
+        options.shard,
+    )  # fmt: skip
     promotion = Promotion.checked(options.promote, options.canary)
     prior = None if options.prior is None else check_servable(MixturePrior.load(options.prior))
     if prior is not None:
@@ -188,8 +194,8 @@ def _serve(options: argparse.Namespace) -> None:
             prior, store, policy=policy.name, explore=policy.explore, horizon=policy.horizon,
             new_item_share=policy.new_item_share, reward_window=options.reward_window,
             default_reward=options.default_reward, holdback=options.holdback,
-            baseline=options.baseline, promote=promotion.rule, canary=promotion.canary,
-            max_pending=options.max_pending,
+            baseline=options.baseline, shard=options.shard, promote=promotion.rule,
+            canary=promotion.canary, max_pending=options.max_pending,
             max_work=options.max_work, max_numbers=options.max_numbers, force=options.force,
         ) as decider,
     ):  # fmt: skip

@@ -86,10 +86,11 @@ def test_an_mdp_prior_is_refused_at_start(
         (["--policy", "greedy", "--explore", "0"], r"off-policy evaluation: .*--explore 1%"),
         (["--policy", "ucb", "--explore", "0%"], r"off-policy evaluation: .*--explore 1%"),
         (["--policy", "greedy", "--horizon", "9"], "leave the horizon out"),
+        (["--shard", "3/2"], "shard must be a number and how many .* got '3/2'"),
         (["--explore", "2"], "explore must be a number between 0 and 1"),
     ],
 )
-def test_a_policy_that_cannot_be_served_is_refused_before_there_is_a_store(
+def test_settings_that_cannot_be_served_are_refused_before_there_is_a_store(
     options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = tmp_path / "d.db"
