@@ -32,8 +32,8 @@ _ENGINES = {
 }  # fmt: skip
 """Names of engines; others have that of their module."""
 
-ZERO, ONE, OTHER, UNSUPPORTED, NOT_FINITE, MISSING = range(6)
-"""Kinds of rewards in columns of numbers."""
+BINARY, OTHER, UNSUPPORTED, NOT_FINITE, MISSING = range(5)
+"""Kinds of rewards in columns of numbers; those that are 0 or 1 are the first kind."""
 
 _LARGEST_FLOAT = float(np.finfo(float).max)
 _EPOCH = datetime(1970, 1, 1)
@@ -45,10 +45,12 @@ class Groups:
 
     n: Int[Array, " m"]
     """Number of rows."""
+    won: Int[Array, " m"]
+    """Number of rewards 1 in a group of rewards 0 and 1; -1 for other groups."""
     high: Float[Array, " m"]
     """Largest reward; NaN if all rewards of a group are the same."""
     average: Float[Array, " m"]
-    """Average reward, where rewards differ."""
+    """Average reward, where rewards are neither 0 nor 1 and differ."""
     squares: Float[Array, " m"]
     """Sum of squared deviations from it."""
     log_average: Float[Array, " m"]
@@ -60,8 +62,8 @@ class Groups:
 
     @property
     def differ(self) -> Array:
-        """Whether the rewards of each group differ."""
-        return ~np.isnan(self.high)
+        """Whether each group has different rewards that are neither 0 nor 1."""
+        return ~np.isnan(self.high) & (self.won < 0)
 
     def at(self, rows: Int[Array, " k"]) -> Groups:
         """Return some of the groups."""
@@ -83,7 +85,6 @@ class Totals:
     """Average of the rewards that are neither 0 nor 1: moments are taken around it."""
     least: float
     """Smallest usable reward of the rows that have a task, an arm and features."""
-    n_zeros: int
     n_other: int
     """Number of usable rewards of these rows that are neither 0 nor 1."""
 
@@ -218,21 +219,19 @@ class Query:
         rows = self._prepared().with_columns(other.alias("other"))
         if not self.has_kinds:
             n = self.log.collected(rows.select(nw.len().alias("n")))["n"][0].as_py()
-            return Totals(n, 0.0, np.nan, 0, 0)
+            return Totals(n, 0.0, np.nan, 0)
         found = self.log.collected(
             rows.group_by("kind", "whole").agg(
                 nw.len().alias("n"), c.min().alias("low"), nw.col("other").mean().alias("mean")
             )
         ).to_pylist()
-        whole = [one for one in found if one["whole"] and one["kind"] in (ZERO, ONE, OTHER)]
-        n_of = {k: sum(one["n"] for one in whole if one["kind"] == k) for k in (ZERO, OTHER)}
-        means = [(one["n"], one["mean"]) for one in whole if one["kind"] == OTHER]
+        whole = [one for one in found if one["whole"] and one["kind"] <= OTHER]
+        others = [one for one in whole if one["kind"] == OTHER]  # one entry at most
         return Totals(
             sum(one["n"] for one in found),
-            sum(n * mean for n, mean in means) / max(n_of[OTHER], 1),
+            others[0]["mean"] if others else 0.0,
             min((one["low"] for one in whole), default=np.nan),
-            n_of[ZERO],
-            n_of[OTHER],
+            sum(one["n"] for one in others),
         )
 
     def blocks(self, totals: Totals) -> Iterator[tuple[dict[str, Any], Groups]]:
@@ -327,7 +326,7 @@ class Query:
             unsupported = unsupported | (c < 0)
         cases = [
             (_missing_number(given), MISSING), (_infinite(given), NOT_FINITE),
-            (unsupported, UNSUPPORTED), (c == 0, ZERO), (c == 1, ONE),
+            (unsupported, UNSUPPORTED), ((c == 0) | (c == 1), BINARY),
         ]  # fmt: skip
         return _choose([(when, nw.lit(kind)) for when, kind in cases], nw.lit(OTHER))
 
@@ -375,7 +374,13 @@ class Query:
             wanted += [nw.col("time").min().alias("first"), nw.col("time").max().alias("last")]
         if self.has_kinds:
             keys.append("kind")
-            wanted += [c.min().alias("low"), c.max().alias("high")]
+            won = _choose([(c == 1, nw.lit(1))], nw.lit(0))
+            rows = rows.with_columns(won.alias("one"))
+            wanted += [
+                c.min().alias("low"),
+                c.max().alias("high"),
+                nw.col("one").sum().alias("won"),
+            ]
         else:
             keys.append("reward")
         if moments:
@@ -391,18 +396,20 @@ class Query:
         columns = {name: _flat(table[f"k{i}"]) for i, name in enumerate(self.keys)}
         columns[self.schema.reward] = _flat(table["low" if self.has_kinds else "reward"])
         n = _floats(table["n"]).astype(np.int64)
-        same = np.full(len(n), np.nan)
+        same, won = np.full(len(n), np.nan), np.full(len(n), -1)
         high = same
         if self.has_kinds:
+            kinds = _floats(table["kind"])
             low, high = _floats(table["low"]), _floats(table["high"])
-            high = np.where((_floats(table["kind"]) == OTHER) & (low < high), high, np.nan)
+            high = np.where((kinds <= OTHER) & (low < high), high, np.nan)
+            won = np.where(kinds == BINARY, _floats(table["won"]), -1).astype(np.int64)
         average, variance = _moments_of(table, "usual") if moments else (same, same)
         log_average, log_variance = _moments_of(table, "log") if logs else (same, same)
         last = None
         if self.schema.time is not None:
             columns[self.schema.time], last = _flat(table["first"]), _flat(table["last"])
-        average = average + totals.pivot
-        return columns, Groups(n, high, average, variance * n, log_average, log_variance * n, last)
+        moments_of_groups = average + totals.pivot, variance * n, log_average, log_variance * n
+        return columns, Groups(n, won, high, *moments_of_groups, last)
 
     def _ends(self, totals: Totals) -> list[Any]:
         """Return the last task of each range but the last one, in the order of the engine."""
@@ -418,10 +425,10 @@ class Query:
         rows = self.log.rows.select(_key(self.schema.task, kind).alias("k0"))
         rows = rows.filter(~_is_missing(task, kind)).group_by("k0").agg(nw.len().alias("n"))
         if self.schema.arm is not None and self.has_kinds:
-            # A task has at most a group for each arm and each of the usual kinds of rewards.
+            # A task has at most a group for each arm and for each of the usual kinds of rewards.
             arms = self.log.rows.select(nw.col(self.schema.arm).alias("k1")).unique()
             n_arms = self.log.collected(arms.select(nw.len().alias("n")))["n"][0].as_py()
-            most = n_arms * (3 if totals.n_other else 2)
+            most = n_arms * (2 if totals.n_other else 1)
             rows = rows.with_columns(_choose([(n > most, nw.lit(most))], n).alias("n"))
         rows = rows.with_columns(n.cum_sum().over(order_by="k0").alias("total"))
         rows = rows.with_columns((nw.col("total") // self.limit).alias("range"))
