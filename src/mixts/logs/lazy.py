@@ -419,7 +419,8 @@ class Query:
         kind = kinds[self.schema.task]
         is_number = kind.is_integer() or kind.is_float()
         orders = is_number or kind in (nw.String, nw.Date, nw.Datetime)
-        if totals.n_rows <= self.limit or not orders:
+        # Frames of Dask have no order.
+        if totals.n_rows <= self.limit or not orders or self.log.engine == "Dask":
             return []
         n, task = nw.col("n"), nw.col("k0")
         rows = self.log.rows.select(_key(self.schema.task, kind).alias("k0"))

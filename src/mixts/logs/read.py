@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -68,6 +69,17 @@ class TaskLogs:
     schema: FileSchema = field(repr=False)
     """Columns that were read, to read the rows of some tasks again; its features have the ranges of
     an earlier prior only."""
+
+    engine_rows: Mapping[str, int] = field(default_factory=dict, repr=False)
+    """Number of rows that each engine of lazy tables counted; empty for files and tables."""
+
+    @property
+    def counted(self) -> str:
+        """Engines that counted rows of lazy tables, in words; "" if there are none."""
+        parts = [
+            f"{engine} counted {n:,} row{'s' * (n != 1)}" for engine, n in self.engine_rows.items()
+        ]
+        return ", ".join(parts)
 
     @property
     def space(self) -> Features | None:
@@ -171,6 +183,7 @@ def read_tally(
         tally = tally_of(schema)
         found = PieceCounts(spans=Spans(len(schema.feature_names)))
         sampled = {piece.rows: SampledTasks() for piece, _ in jobs if piece.format == "lazy"}
+        engine_rows = Counter[str]()
         for piece, part in _parts(jobs, schema, where):
             above = above if piece.path == path else 0
             path = piece.path
@@ -183,7 +196,9 @@ def read_tally(
             above += part.n_rows
             if piece.format == "lazy":
                 sampled[piece.rows].add(part.counted)
+                engine_rows[piece.rows.engine] += part.n_rows
             bar.advance(1)
+        found = replace(found, engine_rows=engine_rows)
     if schema.before is None:
         for log, some in sampled.items():
             found = replace(found, sample=found.sample + some.rows(log, schema, tally))
@@ -245,6 +260,7 @@ def _task_logs(
         found.spans,
         files,
         schema,
+        found.engine_rows,
     )
 
 
