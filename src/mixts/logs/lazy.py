@@ -7,11 +7,12 @@ levels, bad rows. A table with more groups than fit into memory comes back in ra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -35,8 +36,35 @@ _ENGINES = {
 BINARY, OTHER, UNSUPPORTED, NOT_FINITE, MISSING = range(5)
 """Kinds of rewards in columns of numbers; those that are 0 or 1 are the first kind."""
 
+R = TypeVar("R")
+
 _LARGEST_FLOAT = float(np.finfo(float).max)
 _EPOCH = datetime(1970, 1, 1)
+
+
+_LONGEST_ERROR = 300
+"""Largest number of characters of an engine's own message: some print the whole query."""
+
+
+def _asking(method: Callable[..., R]) -> Callable[..., R]:
+    """Let a method that asks an engine say which engine failed."""
+
+    @wraps(method)
+    def asked(self: Any, *arguments: Any) -> R:
+        try:
+            return method(self, *arguments)
+        except MixtsError:
+            raise
+        except Exception as error:  # each engine has its own tree of errors
+            log = getattr(self, "log", self)
+            said = " ".join(str(error).split())[:_LONGEST_ERROR]
+            raise FormatError(
+                f"{log.name} cannot be read, {log.engine} failed: {said} "
+                f"({type(error).__name__}). Nothing was kept: correct the table or the connection, "
+                "and start again"
+            ) from error
+
+    return asked
 
 
 @dataclass(frozen=True)
@@ -124,20 +152,11 @@ class LazyLog:
         return frozenset(name for name in self.header if _is_number(kinds[name]))
 
     def collected(self, query: Any) -> Any:
-        """Return the result of a query as a ``pyarrow.Table``, or say that the engine failed."""
+        """Return the result of a query as a ``pyarrow.Table``."""
         options = {"engine": "streaming"} if self.engine == "polars" else {}
-        try:
-            return query.collect(backend="pyarrow", **options).to_native()
-        except Exception as error:  # each engine has its own tree of errors
-            if isinstance(error, MixtsError):
-                raise
-            said = " ".join(str(error).split())[:_LONGEST_ERROR]
-            raise FormatError(
-                f"{self.name} cannot be read, {self.engine} failed: {said} "
-                f"({type(error).__name__}). Nothing was kept: correct the table or the connection, "
-                "and start again"
-            ) from error
+        return query.collect(backend="pyarrow", **options).to_native()
 
+    @_asking
     def values_of(self, name: str, most: int | None) -> Any:
         """Return the different values of a column and their numbers of rows, at most so many."""
         import narwhals.stable.v2 as nw
@@ -146,6 +165,7 @@ class LazyLog:
         query = self.rows.select(column).group_by("value").agg(nw.len().alias("n"))
         return self.collected(query if most is None else query.head(most))
 
+    @_asking
     def summary_of(self, name: str) -> tuple[int, int, float, float, float, float]:
         """Return how many finite and infinite numbers a column has.
 
@@ -175,6 +195,7 @@ class LazyLog:
                 sums = (one["sum"], one["squares"], one["low"], one["high"])
         return (finite, others, *sums)
 
+    @_asking
     def rows_of(self, names: Sequence[str], schema: FileSchema, most: int | None = None) -> Any:
         """Return the rows of some tasks as a ``pyarrow.Table``, in the order of the engine."""
         import narwhals.stable.v2 as nw
@@ -184,10 +205,6 @@ class LazyLog:
         columns = list(dict.fromkeys(schema.columns))
         query = self.rows.filter(nw.col(schema.task).is_in(values)).select(columns)
         return self.collected(query if most is None else query.head(most)).select(columns)
-
-
-_LONGEST_ERROR = 300
-"""Largest number of characters of an engine's own message: some print the whole query."""
 
 
 @dataclass(frozen=True)
@@ -210,6 +227,7 @@ class Query:
         """Number of groups that may come back at a time."""
         return GROUPS_PER_ROW * self.schema.batch_rows
 
+    @_asking
     def totals(self) -> Totals:
         """Return the first aggregate."""
         import narwhals.stable.v2 as nw
@@ -236,19 +254,25 @@ class Query:
 
     def blocks(self, totals: Totals) -> Iterator[tuple[dict[str, Any], Groups]]:
         """Yield the groups of all tasks, one range of tasks at a time."""
+        ends = self._ends(totals)
+        for low, high in zip([None, *ends], [*ends, None], strict=True):
+            yield self._block(low, high, totals)
+
+    @_asking
+    def _block(self, low: Any, high: Any, totals: Totals) -> tuple[dict[str, Any], Groups]:
+        """Return the groups of the tasks above ``low``, up to ``high``."""
         import narwhals.stable.v2 as nw
 
-        task, ends = nw.col("k0"), self._ends(totals)
-        for low, high in zip([None, *ends], [*ends, None], strict=True):
-            rows = self._prepared()
-            if high is not None:
-                # Tasks without a name come with the first range.
-                first = task.is_null() if low is None else nw.lit(False)
-                rows = rows.filter((task <= _literal(high)) | first)
-            if low is not None:
-                rows = rows.filter(task > _literal(low))
-            yield self._groups(rows, totals)
+        rows, task = self._prepared(), nw.col("k0")
+        if high is not None:
+            # Tasks without a name come with the first range.
+            first = task.is_null() if low is None else nw.lit(False)
+            rows = rows.filter((task <= nw.lit(high)) | first)
+        if low is not None:
+            rows = rows.filter(task > nw.lit(low))
+        return self._groups(rows, totals)
 
+    @_asking
     def all_tasks(self, totals: Totals) -> tuple[dict[str, Any], Groups]:
         """Return the groups of all rows with a task, as if they were of one task."""
         import narwhals.stable.v2 as nw
@@ -257,6 +281,7 @@ class Query:
         rows = self._prepared().filter(~task).with_columns(nw.lit("all").alias("k0"))
         return self._groups(rows, totals)
 
+    @_asking
     def amounts(self, most: int) -> list[float]:
         """Return some different rewards above 0 of rows that can be used, at most so many."""
         import narwhals.stable.v2 as nw
@@ -304,7 +329,7 @@ class Query:
         rows = self.log.rows.select(*columns)
         if time is not None and self.schema.before is not None:
             boundary = _moment(self.schema.before, kinds[time])
-            rows = rows.filter(nw.col("time") < _literal(boundary))
+            rows = rows.filter(nw.col("time") < nw.lit(boundary))
         if not self.has_kinds:
             return rows.with_columns(nw.lit(OTHER).alias("kind"))
         given = limited = nw.col("given")
@@ -411,6 +436,7 @@ class Query:
         moments_of_groups = average + totals.pivot, variance * n, log_average, log_variance * n
         return columns, Groups(n, won, high, *moments_of_groups, last)
 
+    @_asking
     def _ends(self, totals: Totals) -> list[Any]:
         """Return the last task of each range but the last one, in the order of the engine."""
         import narwhals.stable.v2 as nw
@@ -504,12 +530,6 @@ def _missing_number(column: Any) -> Any:
 def _infinite(column: Any) -> Any:
     """Return which numbers are infinite; NaN may be among them, for engines sort it last."""
     return (column > _LARGEST_FLOAT) | (column < -_LARGEST_FLOAT)
-
-
-def _literal(value: Any) -> Any:
-    import narwhals.stable.v2 as nw
-
-    return nw.lit(value)
 
 
 def _moment(time: float, kind: Any) -> Any:
