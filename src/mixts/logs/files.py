@@ -35,7 +35,7 @@ _SCAN_BYTES = 1 << 24
 _SUFFIXES = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 Paths = Any
-"""A path, a pattern, a folder, a table of pandas, polars or pyarrow, or a list of these."""
+"""A path, a pattern, a folder, a table, a lazy table, or a list of these."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +132,8 @@ def log_files(paths: Paths, columns: Collection[str]) -> tuple[Log, ...]:
 
 
 _EXPECTED = (
-    "logs must be files (paths, patterns, folders), tables of pandas, polars or pyarrow, or a list "
-    "of these"
+    "logs must be files (paths, patterns, folders), tables of pandas, polars or pyarrow, lazy "
+    "tables of DuckDB, polars, Spark, Dask or Ibis, or a list of these"
 )
 
 

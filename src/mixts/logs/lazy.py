@@ -509,6 +509,8 @@ def _key(name: str, kind: Any) -> Any:
     import narwhals.stable.v2 as nw
 
     column = nw.col(name)
+    if kind.is_float():
+        return column + 0.0  # Dask fails where 0.0 and -0.0 are keys
     return column.cast(nw.String) if kind in (nw.Categorical, nw.Enum) else column
 
 

@@ -65,7 +65,7 @@ class TaskLogs:
     spans: Spans = field(repr=False)
     """Ranges of the numbers in a row of features."""
     files: tuple[Log, ...] = field(repr=False)
-    """Files, and tables in memory, in the order in which they were read."""
+    """Files, tables in memory and lazy tables, in the order in which they were read."""
     schema: FileSchema = field(repr=False)
     """Columns that were read, to read the rows of some tasks again; its features have the ranges of
     an earlier prior only."""
@@ -140,7 +140,9 @@ def read_logs(paths: Paths, *, engine: EngineLike = None, **columns: Any) -> Tas
     ----------
     paths
         A file, a pattern such as ``"logs/*.parquet"``, a folder, a table of pandas, polars or
-        pyarrow, or a list of these.
+        pyarrow, or a list of these. The rows of a lazy table are counted by its own engine: a
+        ``LazyFrame`` of polars, a relation of DuckDB, a frame of Spark or Dask, or an expression of
+        Ibis.
     engine
         Where files are read, as in :func:`mixts.engines.engine_of`: a number of processes, an
         executor, an engine; None is this process. Workers must find the files at the same paths.
