@@ -51,22 +51,17 @@ def is_table(value: Any) -> bool:
     return named and any(hasattr(value, mark) for mark in _MARKS)
 
 
-def lazy_frame(table: Any) -> Any:
-    """Return a lazy table as a lazy frame of narwhals, whatever its engine."""
-    return _known(table)
-
-
 def frame(table: Any) -> Any:
     """Return a table as an eager data frame of narwhals.
 
     Lazy tables are collected: these are descriptions of actions. Logs stay where they are.
     """
-    found = _known(table)
+    found = known(table)
     return found.collect() if is_lazy(table) else found
 
 
-def _known(table: Any) -> Any:
-    """Return a table as narwhals knows it."""
+def known(table: Any) -> Any:
+    """Return a table as narwhals knows it: a lazy one as a lazy frame."""
     try:
         import narwhals.stable.v2 as nw
     except ImportError as error:

@@ -82,6 +82,7 @@ ARMS: list[dict[str, Any]] = [
     {"reward": "amount", "family": "spend", "arms": ["tea", "item 2"]},
     {"reward": "cents"},
     {"reward": "messy"},
+    {"reward": "messy", "family": "spend"},
     {"reward": "messy", "family": "spend", "clip": (3.0, 9.0)},
     {"reward": "visits", "family": "poisson"},
     {"reward": "visits"},
@@ -182,7 +183,7 @@ def test_rows_before_a_time(hold: Hold, time: str) -> None:
     np.testing.assert_array_equal(found[1].pulls, expected[1].pulls)
 
 
-@pytest.mark.parametrize("options", [*ARMS[:1], ARMS[7], ARMS[13], FEATURES[1]], ids=described)
+@pytest.mark.parametrize("options", [ARMS[0], ARMS[7], ARMS[14], FEATURES[1]], ids=described)
 def test_blocks_of_tasks(hold: Hold, options: dict[str, Any]) -> None:
     """Blocks have one family and the same arms, and together all tasks."""
     arm = {} if "features" in options else {"arm": "item"}

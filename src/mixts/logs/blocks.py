@@ -13,9 +13,10 @@ from mixts._tables import is_lazy
 from mixts.engines.local import InlineEngine
 from mixts.errors import ParameterError
 from mixts.logs.groups import read_groups, read_lazy
-from mixts.logs.lazy import LazyLog, Query
+from mixts.logs.lazy import LazyLog
 from mixts.logs.levels import find_features
 from mixts.logs.pieces import MAX_RATING_LEVELS, Amounts, PieceCounts, Spans, tally_of
+from mixts.logs.queries import Query
 from mixts.logs.read import pieces_to_read
 from mixts.logs.rows import sorted_order
 from mixts.logs.schema import FileSchema, LogSchema, schema_of_files
@@ -45,7 +46,7 @@ class TaskBlocks:
 
     def __iter__(self) -> Iterator[Counted]:
         self.counts = PieceCounts(spans=Spans(len(self.schema.feature_names)))
-        for part in read_lazy(self.log, self.schema):
+        for part, _ in read_lazy(self.log, self.schema):
             tally = tally_of(self.schema)
             assert part.counted is not None
             tally.merge(part.counted)

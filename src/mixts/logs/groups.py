@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mixts._numbers import LARGEST_TOTAL
 from mixts._typing import Array, Float, Int
 from mixts.errors import FormatError, LogsError, StatisticsError
 from mixts.families import (
@@ -28,7 +29,7 @@ from mixts.families.linear_statistics import weighted_triangles
 from mixts.families.special import log_rising
 from mixts.logs.bad_rows import BadRows, Example, refuse_arm_a_row
 from mixts.logs.files import LogTable, RowBatch, pieces_of
-from mixts.logs.lazy import Groups, LazyLog, Query
+from mixts.logs.lazy import Groups, LazyLog
 from mixts.logs.pieces import (
     MANY_ARMS,
     MAX_RATING_LEVELS,
@@ -42,9 +43,10 @@ from mixts.logs.pieces import (
     name_hashes,
     read_piece,
 )
+from mixts.logs.queries import Query
 from mixts.logs.rows import Observations, moments, observations
 from mixts.logs.schema import FileSchema
-from mixts.logs.tally import Counted, Tally, binary, too_large
+from mixts.logs.tally import TOO_MUCH, Counted, Tally, binary, check_room, too_large
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,8 @@ def _bernoulli(cells: Cells) -> Statistics:
 
 def _poisson(cells: Cells) -> Statistics:
     n, rewards = cells.n, cells.rewards
-    if float((n * rewards).sum()) > 2.0**62:
-        raise StatisticsError("the rewards of an arm add up to more than 2^62")
+    if (cells.sums(n * rewards) > LARGEST_TOTAL).any():
+        raise StatisticsError(TOO_MUCH)
     return PoissonStatistics(
         count=cells.sums(n),
         total=cells.sums(n * rewards.astype(np.int64)),
@@ -179,6 +181,7 @@ def _cells(rows: Observations, groups: Groups) -> tuple[Cells, tuple[Any, Any]]:
     """Return the usable groups, and the names of their tasks and arms."""
     used, tasks = np.unique(rows.tasks, return_inverse=True)
     used_arms, arms = np.unique(rows.arms, return_inverse=True)
+    check_room(len(used), len(used_arms), rows.features.shape[1])
     won = np.where(groups.won >= 0, groups.won, groups.n * (rows.rewards == 1))
     share, zeros_and_ones = won / groups.n, binary(rows.rewards)
     average = np.where(groups.differ, groups.average, rows.rewards)
@@ -244,17 +247,18 @@ def _with_amounts(found: PieceCounts, cells: Cells, highest: Array, name: str) -
     return replace(found, n_other=n_other, other=other, amounts=replace(amounts, n_zeros=n_zeros))
 
 
-def read_lazy(log: LazyLog, schema: FileSchema) -> Iterator[PieceCounts]:
-    """Yield the counts of a lazy table, a range of tasks at a time."""
+def read_lazy(log: LazyLog, schema: FileSchema) -> Iterator[tuple[PieceCounts, float]]:
+    """Yield the counts of a lazy table, a range of tasks at a time, and its share of the work."""
     query = Query(log, schema)
     totals = query.totals()
     amounts = Amounts()
     if schema.family == "auto" and schema.arm is not None and totals.n_other:
         # Groups tell their smallest and largest reward only.
         amounts = Amounts(some=frozenset(query.amounts(MAX_RATING_LEVELS + 1)))
-    for columns, groups in query.blocks(totals):
-        part = read_groups(columns, groups, schema, log.name)
-        yield replace(part, amounts=part.amounts + amounts)
+    ranges = query.ranges(totals)
+    for low, high in ranges:
+        part = read_groups(*query.block(low, high, totals), schema, log.name)
+        yield replace(part, amounts=part.amounts + amounts), 1 / len(ranges)
 
 
 # -- the sample -----------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ def read_tally(
         found = PieceCounts(spans=Spans(len(schema.feature_names)))
         sampled = {piece.rows: SampledTasks() for piece, _ in jobs if piece.format == "lazy"}
         engine_rows = Counter[str]()
-        for piece, part in _parts(jobs, schema, where):
+        for piece, part, share in _parts(jobs, schema, where):
             above = above if piece.path == path else 0
             path = piece.path
             assert part.counted is not None
@@ -199,7 +199,7 @@ def read_tally(
             if piece.format == "lazy":
                 sampled[piece.rows].add(part.counted)
                 engine_rows[piece.rows.engine] += part.n_rows
-            bar.advance(1)
+            bar.advance(share)
         found = replace(found, engine_rows=engine_rows)
     if schema.before is None:
         for log, some in sampled.items():
@@ -209,16 +209,22 @@ def read_tally(
 
 def _parts(
     jobs: Sequence[tuple[Piece, str]], schema: FileSchema, engine: Engine
-) -> Iterator[tuple[Piece, PieceCounts]]:
-    """Yield the counts of pieces in order; lazy tables are counted by their own engine."""
+) -> Iterator[tuple[Piece, PieceCounts, float]]:
+    """Yield the counts of pieces in order, and how much of its piece each of them is.
+
+    Lazy tables are counted by their own engine, and only this process can ask it.
+    """
     if all(piece.format != "lazy" for piece, _ in jobs):
         parts = engine.map(read_piece, ((piece, used, schema) for piece, used in jobs))
-        yield from zip((piece for piece, _ in jobs), parts, strict=True)
+        for (piece, _), part in zip(jobs, parts, strict=True):
+            yield piece, part, 1.0
         return
     for piece, used in jobs:
-        lazy = piece.format == "lazy"
-        for part in read_lazy(piece.rows, schema) if lazy else [read_piece(piece, used, schema)]:
-            yield piece, part
+        if piece.format == "lazy":
+            for part, share in read_lazy(piece.rows, schema):
+                yield piece, part, share
+        else:
+            yield piece, read_piece(piece, used, schema), 1.0
 
 
 def pieces_to_read(files: Sequence[Log], schema: FileSchema) -> list[tuple[Piece, str]]:

@@ -13,7 +13,7 @@ import pytest
 import mixts
 from mixts import errors
 from mixts.cli import main
-from mixts.logs import lazy, read_logs, read_rows, task_blocks
+from mixts.logs import queries, read_logs, read_rows, task_blocks
 from mixts.logs.connect import without_password
 from mixts.logs.lazy import LazyLog
 from mixts.logs.read import TaskLogs
@@ -49,7 +49,7 @@ def database(folder: Path) -> Path:
 
 def test_only_groups_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most so many rows at a time as the setting says, whatever the number of rows."""
-    monkeypatch.setattr(lazy, "GROUPS_PER_ROW", 1)
+    monkeypatch.setattr(queries, "GROUPS_PER_ROW", 1)
     monkeypatch.setattr("mixts.logs.groups.MOST_ROWS", 50)
     monkeypatch.setattr("mixts.logs.pieces.MOST_ROWS", 50)
     sizes: list[int] = []
@@ -85,14 +85,14 @@ def test_an_engine_that_fails_half_way(monkeypatch: pytest.MonkeyPatch) -> None:
     connection.register("rows", table())
     connection.execute("CREATE TABLE clicks AS SELECT * FROM rows")
     logs = connection.table("clicks")
-    totals = lazy.Query.totals
+    totals = queries.Query.totals
 
-    def then_dropped(query: lazy.Query) -> lazy.Totals:
+    def then_dropped(query: queries.Query) -> queries.Totals:
         found = totals(query)
         connection.execute("ALTER TABLE clicks DROP COLUMN item")
         return found
 
-    monkeypatch.setattr(lazy.Query, "totals", then_dropped)
+    monkeypatch.setattr(queries.Query, "totals", then_dropped)
     with pytest.raises(
         errors.FormatError, match=r"the table cannot be read, DuckDB failed: .*item"
     ):
@@ -132,6 +132,23 @@ def test_blocks_are_of_lazy_tables() -> None:
     text = relation(table()).project('"user", item, CAST(clicked AS VARCHAR) AS clicked')
     with pytest.raises(errors.ParameterError, match="family must be named, because the rewards"):
         task_blocks(text, task="user", features=["item"], reward="clicked")
+
+
+def test_rows_without_a_fact_count_for_the_family() -> None:
+    """A fact of the person may be missing: such a row is good."""
+    rows = table()
+    town = pa.array([None if i % 5 == 0 else "xy"[i % 2] for i in range(rows.num_rows)])
+    reward = np.where(np.arange(rows.num_rows) % 5, rows["clicked"], 0.25 + rows["item"].to_numpy())
+    rows = rows.append_column("town", town).append_column("reward", pa.array(reward))
+    columns: dict[str, Any] = {"task": "user", "features": ["item"], "person": ["town"]}
+    found, expected = (
+        read_logs(logs, **columns, reward="reward") for logs in (relation(rows), rows)
+    )
+    assert found.family == expected.family == "linear"
+    np.testing.assert_allclose(found.statistics.gram, expected.statistics.gram, atol=1e-9)
+    np.testing.assert_allclose(found.statistics.moment, expected.statistics.moment, atol=1e-9)
+    blocks = task_blocks(relation(rows), **columns, reward="reward")
+    assert blocks.schema.family == "linear"
 
 
 def test_too_many_distinct_rows_of_clicks() -> None:
