@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from mixts._numbers import LARGEST
 from mixts._tables import known
 from mixts._typing import Array, Float, Int
 from mixts.errors import FormatError, MixtsError
@@ -144,33 +145,25 @@ class LazyLog:
 
     @asking
     def summary_of(self, name: str) -> tuple[int, int, float, float, float, float]:
-        """Return how many finite and infinite numbers a column has.
+        """Return how many numbers a column has, and how many of them are usable.
 
-        Then follow the sum of the finite ones, that of their squares, the smallest and the largest.
+        Then follow the mean of the usable ones, the sum of their squared distances from it, the
+        smallest and the largest.
         """
         import narwhals.stable.v2 as nw
 
-        y = nw.col("y")
+        y, n = nw.col("y"), nw.len().alias("n")
         rows = self.rows.select(nw.col(name).cast(nw.Float64).alias("y"))
-        rows = rows.filter(~missing_number(y)).with_columns(
-            choose([(infinite(y), nw.lit(1))], nw.lit(0)).alias("infinite"),
-            choose([(infinite(y), nw.lit(0.0))], y * y).alias("square"),
-        )
-        found = self.collected(
-            rows.group_by("infinite").agg(
-                nw.len().alias("n"), y.sum().alias("sum"), nw.col("square").sum().alias("squares"),
-                y.min().alias("low"), y.max().alias("high"),
-            )
-        )  # fmt: skip
-        finite, others = 0, 0
-        sums = (0.0, 0.0, np.inf, -np.inf)
-        for one in found.to_pylist():
-            if one["infinite"]:
-                others = one["n"]
-            else:
-                finite = one["n"]
-                sums = (one["sum"], one["squares"], one["low"], one["high"])
-        return (finite, others, *sums)
+        rows = rows.filter(~missing_number(y))
+        usable = rows.filter((y <= LARGEST) & (y >= -LARGEST))
+        n_numbers = self.collected(rows.select(n))["n"][0].as_py()
+        ends = (y.min().alias("low"), y.max().alias("high"))
+        found = self.collected(usable.select(n, y.mean().alias("mean"), *ends)).to_pylist()[0]
+        if not found["n"]:
+            return n_numbers, 0, 0.0, 0.0, np.inf, -np.inf
+        distances = usable.select((y - found["mean"]).alias("y")).select(y.var(ddof=0))
+        squares = found["n"] * self.collected(distances)["y"][0].as_py()
+        return n_numbers, found["n"], found["mean"], squares, found["low"], found["high"]
 
     @asking
     def rows_of(self, names: Sequence[str], schema: FileSchema, most: int | None = None) -> Any:

@@ -14,6 +14,7 @@ from typing import cast
 
 import numpy as np
 
+from mixts._numbers import LARGEST
 from mixts._typing import Array, Int
 from mixts.engines import Engine
 from mixts.errors import ParameterError
@@ -48,23 +49,28 @@ class Values:
     n_numbers: int = 0
     counts: Counter[str] | None = None
     """None if there are too many different values to be levels."""
-    sums: tuple[float, float] = (0.0, 0.0)
-    """Sum of the finite numbers, and of their squares."""
+    mean: float = 0.0
+    """Mean of the usable numbers: those up to ``LARGEST``, beyond which rows are bad."""
+    squares: float = 0.0
+    """Sum of their squared distances from the mean: squares themselves would lose the digits of
+    numbers far from 0, such as times."""
     ends: tuple[float, float] = (np.inf, -np.inf)
-    """Smallest and largest finite number."""
-    n_finite: int = 0
-    """Number of finite numbers."""
+    """Smallest and largest usable number."""
+    n_usable: int = 0
+    """Number of usable numbers."""
 
     def __add__(self, other: Values) -> Values:
         both = None
         if self.counts is not None and other.counts is not None:
             both = self.counts + other.counts
             both = both if len(both) <= _MOST_COUNTED else None
+        n_usable, gap = self.n_usable + other.n_usable, other.mean - self.mean
+        share = other.n_usable / max(n_usable, 1)
         return Values(
-            self.n + other.n, self.n_numbers + other.n_numbers, both,
-            (self.sums[0] + other.sums[0], self.sums[1] + other.sums[1]),
+            self.n + other.n, self.n_numbers + other.n_numbers, both, self.mean + share * gap,
+            self.squares + other.squares + self.n_usable * share * gap**2,
             (min(self.ends[0], other.ends[0]), max(self.ends[1], other.ends[1])),
-            self.n_finite + other.n_finite,
+            n_usable,
         )  # fmt: skip
 
     @property
@@ -139,13 +145,12 @@ def _pooled_column(
         if column.other is not None:
             known[column.levels.index(column.other)] += values.n - sum(known)
         return column, [count / max(values.n, 1) for count in known]
-    n = max(values.n_finite, 1)
-    mean = values.sums[0] / n
-    spread = math.sqrt(max(values.sums[1] / n - mean**2, 0.0))
     low, high = values.ends
     if not low < high:
-        raise ParameterError(f"{name!r} is the same in all rows: leave it out")
-    return NumberFeature(name, mean, spread or high - low, (low, high)), [0.0]
+        found = "is the same in all rows" if values.n_usable else "has no number"
+        raise ParameterError(f"{name!r} {found}: leave it out")
+    spread = math.sqrt(values.squares / values.n_usable)
+    return NumberFeature(name, values.mean, spread or high - low, (low, high)), [0.0]
 
 
 def count_values(
@@ -166,9 +171,8 @@ def _lazy_values(log: LazyLog, name: str) -> Values:
     number = name in log.numbers()
     table = log.values_of(name, _MOST_COUNTED + 1 if number else None)
     if number and table.num_rows > _MOST_COUNTED:
-        n, n_infinite, *numbers = log.summary_of(name)
-        total, squares, low, high = numbers
-        return Values(n, n + n_infinite, None, (total, squares), (low, high), n)
+        n, n_usable, mean, squares, *ends = log.summary_of(name)
+        return Values(n, n, None, mean, squares, (ends[0], ends[1]), n_usable)
     n_rows = np.asarray(table["n"].to_numpy(), np.int64)
     columns = {name: table["value"].combine_chunks()}
     return _values(RowBatch(columns, np.arange(len(n_rows)), BadRows()), name, n_rows)
@@ -181,18 +185,20 @@ def _values(batch: RowBatch, name: str, n_rows: Int[Array, " m"] | None = None) 
     codes, names = coded_names(column, f"feature {name!r}")
     named = codes >= 0
     used = np.bincount(codes[named], weights[named], len(names)).astype(np.int64)
-    n_numbers, finite, some = 0, np.empty(0, np.int64), np.empty(0)
+    n_numbers, counted, some = 0, np.empty(0, np.int64), np.empty(0)
     if are_numbers(column.type, text=True):
         found, missing, broken = numbers(column, f"feature {name!r}")
         n_numbers = int(weights[~(missing | broken)].sum())
-        known = np.isfinite(found)
-        finite, some = weights[known], found[known]
+        usable = np.abs(found) <= LARGEST
+        counted, some = weights[usable], found[usable]
     counts = None
     if len(names) <= _MOST_COUNTED:
         counts = Counter({name: n for name, n in zip(names, used.tolist(), strict=True) if n})
     ends = (float(some.min(initial=np.inf)), float(some.max(initial=-np.inf)))
-    sums = (float((finite * some).sum()), float((finite * some**2).sum()))
-    return Values(int(weights[named].sum()), n_numbers, counts, sums, ends, int(finite.sum()))
+    n_usable = int(counted.sum())
+    mean = float((counted * some).sum()) / max(n_usable, 1)
+    squares = float((counted * (some - mean) ** 2).sum())
+    return Values(int(weights[named].sum()), n_numbers, counts, mean, squares, ends, n_usable)
 
 
 def _level_feature(
