@@ -69,6 +69,7 @@ test: $(INSTALLED) ## Every test that is not slow; PART=mixts|serve|paper: one p
 		-m "not slow" $(addprefix --ignore ,$(EXAMPLES)) $(TESTS_OF_$(PART))
 
 slow: $(INSTALLED) ## The tests that take minutes, and whether tests notice deliberate faults
+	$(INSTALL) "pyspark>=3.5"
 	$(PYTEST) -q -n $(WORKERS) -m slow
 	$(BIN)/python -m tests.faults
 

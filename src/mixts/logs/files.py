@@ -13,16 +13,18 @@ import io
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import unquote
 
 import numpy as np
 
-from mixts._tables import arrow_table, frame, is_table
+from mixts._tables import arrow_table, frame, is_lazy, is_table
 from mixts._typing import Array, Int
 from mixts.errors import FormatError, MissingExtraError, ParameterError
 from mixts.logs.bad_rows import RAGGED, BadRows, Example, of_reason, shortened
+from mixts.logs.lazy import Groups, LazyLog
 
 PIECE_BYTES = 1 << 26
 """Size of a piece of a CSV file: some million rows, about a second of work."""
@@ -33,7 +35,7 @@ _SCAN_BYTES = 1 << 24
 _SUFFIXES = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 Paths = Any
-"""A path, a pattern, a folder, a table of pandas, polars or pyarrow, or a list of these."""
+"""A path, a pattern, a folder, a table, a lazy table, or a list of these."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,16 +56,16 @@ class LogTable:
 EXPORTED = frozenset({"pscore", "action_dist", "prior_version"})
 """Columns by which an exported file of decisions is recognised."""
 
-Log = str | LogTable
+Log = str | LogTable | LazyLog
 """One file or table of logs."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Bytes of a CSV file, row groups of a Parquet file, or rows of a table."""
+    """Bytes of a CSV file, row groups of a Parquet file, rows of a table, or a lazy table."""
 
     path: str
-    format: Literal["csv", "parquet", "table"]
+    format: Literal["csv", "parquet", "table", "lazy"]
     start: int
     """First byte, row group or row."""
     stop: int | None
@@ -71,7 +73,7 @@ class Piece:
     header: tuple[str, ...]
     """Names of the columns of the file."""
     rows: Any = field(default=None, repr=False)
-    """Rows of a table, a ``pyarrow.Table``; None for files."""
+    """Rows of a table, a ``pyarrow.Table``, or a :class:`LazyLog`; None for files."""
 
 
 def pyarrow() -> Any:
@@ -102,6 +104,9 @@ def log_files(paths: Paths, columns: Collection[str]) -> tuple[Log, ...]:
     for number, entry in enumerate(given, 1):
         if is_table(entry):
             name = "the table" if len(given) == 1 else f"table {number}"
+            if is_lazy(entry):
+                found[LazyLog.of(name, entry)] = None
+                continue
             table = frame(entry)
             header = tuple(table.columns)
             rows = arrow_table(table, [column for column in header if column in columns])
@@ -127,8 +132,8 @@ def log_files(paths: Paths, columns: Collection[str]) -> tuple[Log, ...]:
 
 
 _EXPECTED = (
-    "logs must be files (paths, patterns, folders), tables of pandas, polars or pyarrow, or a list "
-    "of these"
+    "logs must be files (paths, patterns, folders), tables of pandas, polars or pyarrow, lazy "
+    "tables of DuckDB, polars, Spark, Dask or Ibis, or a list of these"
 )
 
 
@@ -142,6 +147,8 @@ def pieces_of(path: Log, delimiter: str) -> list[Piece]:
     """Return the pieces of one file or table, in its order."""
     if isinstance(path, LogTable):
         return _slices(path)
+    if isinstance(path, LazyLog):
+        return [Piece(path.name, "lazy", 0, None, path.header, path)]
     with open(path, "rb") as stream:
         if stream.read(4) == b"PAR1":
             return _row_groups(path)
@@ -155,6 +162,8 @@ def number_columns(piece: Piece) -> frozenset[str]:
     """Return the columns that the file itself declares as numbers; CSV files declare nothing."""
     if piece.format == "csv":
         return frozenset()
+    if piece.format == "lazy":
+        return frozenset(piece.rows.numbers())
     if piece.format == "table":
         return frozenset(field.name for field in piece.rows.schema if are_numbers(field.type))
     with pyarrow().parquet.ParquetFile(piece.path) as file:
@@ -192,7 +201,8 @@ def _row_groups(path: str) -> list[Piece]:
         raise FormatError(f"{path} is not a Parquet file, or is damaged: {error}") from error
     with file:
         rows = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
-        header = tuple(file.schema_arrow.names)
+        names = file.schema_arrow.names
+    header = (*names, *(name for name in partitions_of(path) if name not in names))
     starts, in_piece = [0], 0
     for i, n in enumerate(rows):
         if in_piece and in_piece + n > PIECE_ROWS:
@@ -201,6 +211,17 @@ def _row_groups(path: str) -> list[Piece]:
         in_piece += n
     stops = [*starts[1:], len(rows)]
     return [Piece(path, "parquet", a, b, header) for a, b in zip(starts, stops, strict=True)]
+
+
+def partitions_of(path: str) -> dict[str, str | None]:
+    """Return the columns that the folders of a file name: ``day=2024-05-01/part.parquet``."""
+    named = (part.partition("=") for part in Path(path).parts[:-1])
+    found = {name: unquote(value) for name, mark, value in named if name and mark}
+    return {name: None if value == _NO_PARTITION else value for name, value in found.items()}
+
+
+_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""Folder of the rows that have no value of a column."""
 
 
 def _csv_header(path: str, delimiter: str) -> tuple[str, ...]:
@@ -259,14 +280,26 @@ _BYTES_PER_ROW = 64
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Rows of a piece: columns by name, the number of each row (from 1), and ragged lines."""
+    """Rows of a piece: columns by name, the number of each row (from 1), and ragged lines.
+
+    With ``groups`` each row stands for a group of rows, and its number is its place, from 0.
+    """
 
     columns: dict[str, Any]
     rows: Int[Array, " m"]
     ragged: BadRows
+    groups: Groups | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def number(self, row: int) -> int:
+        """Return the number of a row for messages; 0 for a group."""
+        return int(self.rows[row]) if self.groups is None else 0
+
+    def count(self, rows: Int[Array, " k"]) -> int:
+        """Return how many rows of the logs these are."""
+        return len(rows) if self.groups is None else int(self.groups.n[rows].sum())
 
 
 def batches_of(
@@ -284,10 +317,15 @@ def batches_of(
 def _parquet_batches(
     piece: Piece, columns: list[str], delimiter: str, batch_rows: int
 ) -> Iterator[RowBatch]:
-    groups = range(piece.start, piece.stop or 0)
-    with pyarrow().parquet.ParquetFile(piece.path) as file:
-        found = file.iter_batches(batch_rows, list(groups), columns, use_threads=False)
-        yield from _numbered(found, columns)
+    pa, groups = pyarrow(), range(piece.start, piece.stop or 0)
+    with pa.parquet.ParquetFile(piece.path) as file:
+        own = [name for name in columns if name in file.schema_arrow.names]
+        rest = [name for name in columns if name not in own]  # the folders have these
+        found = file.iter_batches(batch_rows, list(groups), own, use_threads=False)
+        values = {name: pa.scalar(partitions_of(piece.path)[name], pa.string()) for name in rest}
+        for batch in _numbered(found, own):
+            named = {name: pa.repeat(value, len(batch)) for name, value in values.items()}
+            yield replace(batch, columns=batch.columns | named)
 
 
 def _table_batches(

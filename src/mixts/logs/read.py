@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from mixts._progress import step
 from mixts._typing import Array, Float, Int
-from mixts.engines import EngineLike, engine_of
+from mixts.engines import Engine, EngineLike, engine_of
 from mixts.errors import FormatError, LogsError
 from mixts.families import Statistics
 from mixts.features import Features
@@ -19,6 +20,7 @@ from mixts.learning.pooled import with_offsets
 from mixts.logs.bad_rows import OTHER_ARM, BadRows, unusable_rewards, without_reward
 from mixts.logs.decisions import feature_column
 from mixts.logs.files import Log, Paths, Piece, delimiter_of, log_files, pieces_of
+from mixts.logs.groups import SampledTasks, read_lazy
 from mixts.logs.levels import find_features
 from mixts.logs.pieces import (
     PieceCounts,
@@ -63,10 +65,21 @@ class TaskLogs:
     spans: Spans = field(repr=False)
     """Ranges of the numbers in a row of features."""
     files: tuple[Log, ...] = field(repr=False)
-    """Files, and tables in memory, in the order in which they were read."""
+    """Files, tables in memory and lazy tables, in the order in which they were read."""
     schema: FileSchema = field(repr=False)
     """Columns that were read, to read the rows of some tasks again; its features have the ranges of
     an earlier prior only."""
+
+    engine_rows: Mapping[str, int] = field(default_factory=dict, repr=False)
+    """Number of rows that each engine of lazy tables counted; empty for files and tables."""
+
+    @property
+    def counted(self) -> str:
+        """Engines that counted rows of lazy tables, in words; "" if there are none."""
+        parts = [
+            f"{engine} counted {n:,} row{'s' * (n != 1)}" for engine, n in self.engine_rows.items()
+        ]
+        return ", ".join(parts)
 
     @property
     def space(self) -> Features | None:
@@ -131,7 +144,9 @@ def read_logs(paths: Paths, *, engine: EngineLike = None, **columns: Any) -> Tas
     ----------
     paths
         A file, a pattern such as ``"logs/*.parquet"``, a folder, a table of pandas, polars or
-        pyarrow, or a list of these.
+        pyarrow, or a list of these. The rows of a lazy table are counted by its own engine: a
+        ``LazyFrame`` of polars, a relation of DuckDB, a frame of Spark or Dask, or an expression of
+        Ibis.
     engine
         Where files are read, as in :func:`mixts.engines.engine_of`: a number of processes, an
         executor, an engine; None is this process. Workers must find the files at the same paths.
@@ -173,18 +188,47 @@ def read_tally(
             schema = replace(schema, features=find_features(jobs, schema, where))
         tally = tally_of(schema)
         found = PieceCounts(spans=Spans(len(schema.feature_names)))
-        parts = where.map(read_piece, ((piece, used, schema) for piece, used in jobs))
-        for (piece, _), part in zip(jobs, parts, strict=True):
+        sampled = {piece.rows: SampledTasks() for piece, _ in jobs if piece.format == "lazy"}
+        engine_rows = Counter[str]()
+        for piece, part, share in _parts(jobs, schema, where):
             above = above if piece.path == path else 0
             path = piece.path
+            assert part.counted is not None
             tasks, arms = tally.merge(part.counted)
             if schema.time is not None:
                 found.times.merge(part.times, tasks)
             found.spans.merge(part.spans, tasks)
             found = found.plus(replace(part, sample=part.sample.moved(tasks, arms)), above)
             above += part.n_rows
-            bar.advance(1)
+            if piece.format == "lazy":
+                sampled[piece.rows].add(part.counted)
+                engine_rows[piece.rows.engine] += part.n_rows
+            bar.advance(share)
+        found = replace(found, engine_rows=engine_rows)
+    if schema.before is None:
+        for log, some in sampled.items():
+            found = replace(found, sample=found.sample + some.rows(log, schema, tally))
     return tally, found, schema
+
+
+def _parts(
+    jobs: Sequence[tuple[Piece, str]], schema: FileSchema, engine: Engine
+) -> Iterator[tuple[Piece, PieceCounts, float]]:
+    """Yield the counts of pieces in order, and how much of its piece each of them is.
+
+    Lazy tables are counted by their own engine, and only this process can ask it.
+    """
+    if all(piece.format != "lazy" for piece, _ in jobs):
+        parts = engine.map(read_piece, ((piece, used, schema) for piece, used in jobs))
+        for (piece, _), part in zip(jobs, parts, strict=True):
+            yield piece, part, 1.0
+        return
+    for piece, used in jobs:
+        if piece.format == "lazy":
+            for part, share in read_lazy(piece.rows, schema):
+                yield piece, part, share
+        else:
+            yield piece, read_piece(piece, used, schema), 1.0
 
 
 def pieces_to_read(files: Sequence[Log], schema: FileSchema) -> list[tuple[Piece, str]]:
@@ -228,6 +272,7 @@ def _task_logs(
         found.spans,
         files,
         schema,
+        found.engine_rows,
     )
 
 

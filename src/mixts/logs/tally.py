@@ -25,6 +25,8 @@ from mixts.logs.schema import KINDS
 MOST_NUMBERS = 1 << 31
 """Largest size of an array: 16 GiB. A larger one is usually a mistake: an arm for every row."""
 
+TOO_MUCH = "the rewards of an arm add up to more than 2^62"
+
 _SPARE = 4
 """Tables grow by doubling, and are copied to merge: they take this many times their size."""
 
@@ -107,13 +109,7 @@ class _Arrays:
         needed = (n_tasks, 0 if self._linear else n_arms)
         if all(n <= room for n, room in zip(needed, self._room, strict=True)):
             return
-        per_task = self._size**2 if self._linear else needed[1]
-        if needed[0] * per_task > MOST_NUMBERS:
-            what = f"{self._size - 1:,} features" if self._linear else f"{needed[1]:,} arms"
-            raise ParameterError(
-                f"{needed[0]:,} tasks with {what} are more than fit into memory: check the names "
-                "of the columns, or limit the arms by a list"
-            )
+        check_room(*needed, self._size - 1 if self._linear else 0)
         before = self._arrays
         n_tasks, n_arms = (
             had if n <= had else max(n, 2 * had) for n, had in zip(needed, self._room, strict=True)
@@ -129,7 +125,7 @@ class _Arrays:
             statistics.observe(tasks, observed)
         except OutcomeError as error:
             # The rows were checked: only the sum of an arm's rewards can be too large.
-            raise StatisticsError("the rewards of an arm add up to more than 2^62") from error
+            raise StatisticsError(TOO_MUCH) from error
 
     def merge(self, tasks: Int[Array, " n"], arms: Int[Array, " k"], theirs: Statistics) -> None:
         """Add the statistics of these tasks and arms."""
@@ -148,6 +144,16 @@ class _Arrays:
 
     def _at(self, where: Any) -> Statistics:
         return self._kind(single=False, **{name: a[where] for name, a in self._arrays.items()})
+
+
+def check_room(n_tasks: int, n_arms: int, n_features: int) -> None:
+    """Refuse statistics that are larger than memory; arms count if there are no features."""
+    if n_tasks * ((n_features + 1) ** 2 if n_features else n_arms) > MOST_NUMBERS:
+        what = f"{n_features:,} features" if n_features else f"{n_arms:,} arms"
+        raise ParameterError(
+            f"{n_tasks:,} tasks with {what} are more than fit into memory: check the names of the "
+            "columns, or limit the arms by a list"
+        )
 
 
 class _TooLargeError(Exception):
@@ -171,7 +177,7 @@ class _Tables:
         try:
             self.statistics.observe(tasks, observed)
         except ObservationError as error:  # the rows were checked: there are too many of them
-            raise _TooLargeError(str(error).partition(":")[0]) from error
+            raise _TooLargeError(str(error)) from error
 
     def merge(self, tasks: Int[Array, " n"], arms: Int[Array, " k"], theirs: Statistics) -> None:
         """Add the tables of these tasks, or raise `_TooLargeError` and add none."""
@@ -182,7 +188,7 @@ class _Tables:
         try:
             self.statistics = self.statistics + theirs.extend(1)[places]
         except ObservationError as error:
-            raise _TooLargeError(str(error).partition(":")[0]) from error
+            raise _TooLargeError(str(error)) from error
 
     def select(self, tasks: Int[Array, " n"], arms: Int[Array, " k"]) -> Statistics:
         return self.statistics[tasks]
@@ -256,11 +262,7 @@ class Tally:
 
     def _leave_tables(self, error: _TooLargeError) -> None:
         """Count on as "linear": a later reward may be neither 0 nor 1, and then this is right."""
-        self._too_large = (
-            f"{error}, and the family logistic counts each of them. Round the features, or round "
-            "them more (--round-features DECIMALS, decimals=DECIMALS); leave out features that "
-            'differ from row to row; or choose --family linear (family="linear")'
-        )
+        self._too_large = too_large(error)
         if not self._auto:
             raise LogsError(self._too_large) from error
         self._widen()
@@ -314,6 +316,16 @@ class Tally:
             cast("SpendStatistics | None", spends),
             self._too_large,
         )
+
+
+def too_large(error: Exception) -> str:
+    """Say what to do about tables of distinct rows that do not fit."""
+    return (
+        f"{str(error).partition(':')[0]}, and the family logistic counts each of them. Round the "
+        "features, or round them more (--round-features DECIMALS, decimals=DECIMALS); leave out "
+        "features that differ from row to row; or choose --family linear "
+        '(family="linear")'
+    )
 
 
 def as_gaussian(counts: BernoulliStatistics) -> GaussianStatistics:
