@@ -183,11 +183,35 @@ fault(
     ),
 )
 fault(
-    "a fact that is not known has its raw mean",
-    "tests/unit/test_pooled_features.py::test_what_is_not_known_is_that_of_the_average_person",
+    "a fact that is not known has its raw mean in logs",
+    "tests/unit/logs/test_pooled.py::test_rows_of_logs_are_rows_of_descriptions",
     edit(
         "mixts.features:Pooled.numbers",
         "np.where(known[:, None], block, 0.0)",
         "block",
+    ),
+)
+fault(
+    "a fact that is not known has its raw mean in decisions",
+    "tests/unit/test_pooled_features.py::test_what_is_not_known_is_that_of_the_average_person",
+    edit("mixts.features._sums:Sums._centred", "row[part] = 0.0", "pass"),
+)
+fault(
+    "the facts of the last person are those of the next",
+    "tests/unit/test_pooled_features.py::test_facts_that_change_count_at_once",
+    edit("mixts.features._sums:Sums._slopes", "all(map(is_, values, last))", "last[0] is not None"),
+)
+fault(
+    "any gain of held-out tasks pays for pooled effects",
+    f"{POOLED}::test_a_small_gain_does_not_pay_for_effects",
+    edit("mixts.learning.pooled:best_ridge", "gains.max() - NEARLY", "gains.max()"),
+)
+fault(
+    "held-out tasks teach the effects that they judge",
+    f"{POOLED}::test_gains_of_held_out_tasks_are_those_of_learning_on_the_others",
+    edit(
+        "mixts.learning.pooled:held_out_gains",
+        "matrices.sum(axis=0) - matrix",
+        "matrices.sum(axis=0)",
     ),
 )

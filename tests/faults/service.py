@@ -439,3 +439,38 @@ fault(
     f"{SOURCES}::test_another_file_under_the_same_name_is_noticed[replaced]",
     edit("mixts_serve.sources:Source.parts", "note.digest != self._digest(begin.offset)", "False"),
 )
+
+# -- facts of the person, and imagined outcomes ---------------------------------------------------
+
+CONTEXT = "serve/tests/contracts/test_store_context.py"
+fault(
+    "facts are not part of what a key stands for",
+    f"{CONTEXT}::test_a_key_stands_for_the_same_facts[sqlite]",
+    edit(
+        "mixts_serve.offers:request_digest",
+        "named, listed, amounts, context",
+        "named, listed, amounts",
+    ),
+)
+fault(
+    "people with the same rows share the facts of the first",
+    f"{CONTEXT}::test_what_is_not_known_counts_as_the_average_person",
+    edit("mixts_serve.store.tables:ActionSet.of", '(names or "").encode() + (facts or "").encode()',
+         '(names or "").encode()'),
+)  # fmt: skip
+fault(
+    "an export has the score of the first action",
+    f"{CONTEXT}::test_an_export_has_facts_and_scores_to_learn_from[sqlite]",
+    edit("mixts_serve.store.export:_raw_values", "name: each[action]", "name: each[0]"),
+)
+fault(
+    "an imagined outcome is forgotten",
+    "serve/tests/contracts/test_store_imagine.py::test_what_is_imagined_is_what_would_be",
+    edit("mixts_serve.imagine:imagined", "in outcomes:", "in outcomes[:1]:"),
+)
+fault(
+    "a cell of arms by kind counts the expected reward as earned",
+    "serve/tests/contracts/test_store_agreement.py",
+    edit("mixts_serve.agreement:VersionWatch.add", "(bet.kinds, (1.0, bet.mean, bet.value))",
+         "(bet.kinds, (1.0, bet.mean, bet.mean))"),
+)  # fmt: skip
