@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,12 @@ from mixts import _random
 from mixts._progress import step
 from mixts._typing import Array, Float, Int
 from mixts.engines import Engine
+from mixts.errors import StatisticsError
 from mixts.families import Family, Statistics
 from mixts.families.population import arm_population
 from mixts.learning.models import Model
 from mixts.learning.options import LearningOptions
+from mixts.learning.passes import Climbing
 from mixts.origin import Origin
 from mixts.prior import MixturePrior
 
@@ -51,11 +53,16 @@ def canonical(statistics: Statistics) -> Int[Array, " n"]:
     return np.array(sorted(range(len(found)), key=found.__getitem__), np.int64)
 
 
+def about_pooled(model: Model, pooled: MixturePrior, n_components: int) -> Model:
+    """Return the model with the pooled centre, for this number of components."""
+    return model.about(pooled.family, PSEUDO / n_components)
+
+
 def start(
     model: Model, pooled: MixturePrior, n_components: int, groups: Int[Array, " n"]
 ) -> tuple[MixturePrior, Model]:
     """Return components of these groups of tasks, and the model with the pooled centre."""
-    centred = model.about(pooled.family, PSEUDO / n_components)
+    centred = about_pooled(model, pooled, n_components)
     share = np.zeros((len(groups), n_components))
     share[np.arange(len(groups)), groups] = 1.0
     family, improving = pooled.family.select([0] * n_components), centred.quick() or centred
@@ -176,25 +183,38 @@ def climb(model: Model, family: Family, weights: Float[Array, " L"], patience: P
     parameters. Two such steps show a direction; a leap along it is kept if the objective does not
     fall. That is SQUAREM by Varadhan and Roland, and it saves most of the many small steps.
     """
-    now = _State.at(model, family, weights)
-    course = [now.objective_parts]
-    converged, reach = False, _FIRST_REACH
-    while not converged and len(course) <= patience.max_iterations:
-        step = _State.at(model, *now.improved(model))
-        course.append(step.objective_parts)
-        converged = step.objective - now.objective <= patience.tolerance * model.n_tasks
-        if converged or len(course) > patience.max_iterations:
-            now = step
-            break
-        further = step.improved(model)
-        leap = _leap(model, now, step, further, reach)
-        if leap is None:
-            now, reach = _State.at(model, *further), max(_FIRST_REACH, reach / _REACH_FACTOR)
-        else:
-            now, reach = leap, min(_LARGEST_REACH, reach * _REACH_FACTOR)
-        course.append(now.objective_parts)
-    evidence, hyperprior = np.array(course).T
-    return Restart(MixturePrior(now.family, now.weights), History(evidence, hyperprior, converged))
+    at, memory = Climbing(family, weights, _FIRST_REACH), None
+    if model.elsewhere is not None:
+        memory = model.elsewhere.memory_of(model, at, astuple(patience))
+        at = memory.load() or at
+    now = None
+    while not at.converged and len(at.course) <= patience.max_iterations:
+        now = now or _State.at(model, at.family, at.weights)
+        now, at = _iterated(model, now, at, patience)
+        if memory is not None:
+            memory.save(at)
+    evidence, hyperprior = np.array(at.course).T
+    history = History(evidence, hyperprior, at.converged)
+    return Restart(MixturePrior(at.family, at.weights), history)
+
+
+def _iterated(
+    model: Model, now: _State, at: Climbing, patience: Patience
+) -> tuple[_State, Climbing]:
+    """Take a step; unless it gains too little, also a second step, and try the leap."""
+    course, reach = at.course or (now.objective_parts,), at.reach
+    step = _State.at(model, *now.improved(model))
+    course = (*course, step.objective_parts)
+    converged = step.objective - now.objective <= patience.tolerance * model.n_tasks
+    if converged or len(course) > patience.max_iterations:
+        return step, Climbing(step.family, step.weights, reach, course, converged)
+    further = step.improved(model)
+    leap = _leap(model, now, step, further, reach)
+    if leap is None:
+        now, reach = _State.at(model, *further), max(_FIRST_REACH, reach / _REACH_FACTOR)
+    else:
+        now, reach = leap, min(_LARGEST_REACH, reach * _REACH_FACTOR)
+    return now, Climbing(now.family, now.weights, reach, (*course, now.objective_parts))
 
 
 @dataclass(frozen=True)
@@ -203,21 +223,26 @@ class _State:
 
     family: Family
     weights: Float[Array, " L"]
-    share: Float[Array, "n L"]
+    share: Float[Array, "n L"] | None
+    """None where memory does not hold all tasks."""
+    sums: Any
+    """What the M step must know of all tasks, then."""
+    tasks: Float[Array, " L"]
+    """Sums of shares."""
     objective_parts: tuple[float, float]
 
     @classmethod
     def at(cls, model: Model, family: Family, weights: Float[Array, " L"]) -> _State:
         """Run the E step."""
-        joint = np.log(weights) + model.log_evidence(family)
-        largest = joint.max(axis=1, keepdims=True)
-        with np.errstate(invalid="ignore"):  # the M step refuses a task that no component explains
-            share = np.exp(joint - largest)
-        total = share.sum(axis=1, keepdims=True)
-        evidence = float((largest + np.log(total)).sum())
+        share = sums = None
+        if model.elsewhere is None:
+            share, evidence = _shares(model, family, weights)
+            tasks = share.sum(axis=0)
+        else:
+            evidence, tasks, sums = model.total(_expected, family, weights)
         hyperprior = model.log_hyperprior(family)
         hyperprior += float((model.pseudo_weights * np.log(weights)).sum())
-        return cls(family, weights, share / total, (evidence, hyperprior))
+        return cls(family, weights, share, sums, tasks, (evidence, hyperprior))
 
     @property
     def objective(self) -> float:
@@ -225,8 +250,36 @@ class _State:
 
     def improved(self, model: Model) -> tuple[Family, Float[Array, " L"]]:
         """Run the M step."""
-        tasks = self.share.sum(axis=0) + model.pseudo_weights
-        return model.improve(self.family, self.share), tasks / tasks.sum()
+        tasks = self.tasks + model.pseudo_weights
+        if self.share is not None:
+            return model.improve(self.family, self.share), tasks / tasks.sum()
+        if self.sums is None:
+            raise StatisticsError(
+                "no component explains some of the tasks: their numbers are too far from those of "
+                "the sample that learning began with; take a larger one (in_memory)"
+            )
+        return model.improved(self.family, self.sums), tasks / tasks.sum()
+
+
+def _shares(
+    model: Model, family: Family, weights: Float[Array, " L"]
+) -> tuple[Float[Array, "n L"], float]:
+    """Compute the shares of the tasks in the components, and the evidence of all."""
+    joint = np.log(weights) + model.log_evidence(family)
+    largest = joint.max(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):  # the M step refuses a task that no component explains
+        share = np.exp(joint - largest)
+    total = share.sum(axis=1, keepdims=True)
+    return share / total, float((largest + np.log(total)).sum())
+
+
+def _expected(
+    model: Model, family: Family, weights: Float[Array, " L"]
+) -> tuple[float, Float[Array, " L"], Any]:
+    """Compute the evidence of some tasks, and their sums for the M step."""
+    share, evidence = _shares(model, family, weights)
+    sums = model.sums(family, share) if np.isfinite(evidence) else None
+    return evidence, share.sum(axis=0), sums
 
 
 def _leap(
@@ -274,16 +327,22 @@ class RestartSpec:
     patience: Patience
 
 
-def pooled_restart(model: Model, patience: Patience) -> Restart:
+def pooled_restart(model: Model, patience: Patience, of_sample: Restart | None = None) -> Restart:
     """Learn one component from all tasks; rarely tried arms resemble the others.
 
-    The hyperprior is first as broad as the data, then the population of arms that was found.
+    The hyperprior is first as broad as the data, then the population of arms that was found; or
+    first that of a sample of the tasks, which is no longer broad, so that one round is enough.
     """
-    quick = model.quick()
-    restart = climb(quick or model, model.centre, np.ones(1), patience)
+    quick, first, rounds = model.quick(), model.centre, _POPULATION_ROUNDS
+    begin = quick or model
+    if of_sample is not None:
+        first, rounds = of_sample.prior.family, 1
+        if of_sample.centre is not None:
+            begin = model.about(of_sample.centre, model.pseudo)
+    restart = climb(begin, first, np.ones(1), patience)
     if quick is not None:
         return refined(model, restart, patience)
-    for _ in range(_POPULATION_ROUNDS):
+    for _ in range(rounds):
         found = population(model, restart.prior)
         if found is None:
             break
@@ -324,7 +383,7 @@ def run(spec: RestartSpec, groups: Int[Array, " n"]) -> Restart:
 
 def refine(spec: RestartSpec, restart: Restart) -> Restart:
     """Climb on from the result of a quick approximation with the model itself."""
-    centred = spec.model.about(spec.pooled.prior.family, PSEUDO / spec.n_components)
+    centred = about_pooled(spec.model, spec.pooled.prior, spec.n_components)
     return refined(centred, restart, spec.patience)
 
 
@@ -407,8 +466,7 @@ def population(model: Model, prior: MixturePrior) -> Population | None:
     family = prior.family
     if family.n_arms is None:
         return None
-    share = special.softmax(prior.log_weights + model.log_evidence(family), axis=1)
-    known = model.tasks_known(family, share)
+    known = known_tasks(model, prior)
     return Population(arm_population(family, known), known)
 
 
@@ -425,11 +483,19 @@ def with_arm_prior(model: Model, prior: MixturePrior) -> MixturePrior:
     n = prior.n_components
     family = found.replaced(prior.family, PSEUDO / n if n > 1 else 0.0)
     result = prior.replace(family=family, arm_prior=found.arm_prior)
-    return result.mark_new(np.flatnonzero(~model.statistics.pulls.any(axis=0)).tolist())
+    return result.mark_new(np.flatnonzero(model.total(_pulls) == 0).tolist())
+
+
+def _pulls(model: Model) -> Int[Array, " K"]:
+    return np.asarray(model.statistics.pulls.sum(axis=0))
 
 
 def known_tasks(model: Model, prior: MixturePrior) -> Float[Array, "L *K"]:
     """Return from how many of the model's tasks each arm of each component is known."""
+    return np.asarray(model.total(_known, prior))
+
+
+def _known(model: Model, prior: MixturePrior) -> Float[Array, "L *K"]:
     share = np.ones((model.n_tasks, 1))
     if prior.n_components > 1:
         share = special.softmax(prior.log_weights + model.log_evidence(prior.family), axis=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Protocol, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 
@@ -20,16 +20,21 @@ MODELS: dict[tuple[type[Statistics], Noise], type[Model]] = {}
 """Model of each type of statistics and noise; a subclass registers itself."""
 
 
-class Elsewhere(Protocol):
+class Elsewhere(ABC):
     """All past tasks, where memory holds only some of them."""
 
     n_tasks: int
 
+    @abstractmethod
     def total(self, model: Model, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return the sum of ``function(part, *arguments)`` over parts of the tasks, each a model.
 
         Sums are numbers, arrays, things that add, or tuples of these, see ``added``.
         """
+
+    @abstractmethod
+    def memory_of(self, model: Model, start: Any, limits: tuple[float, ...]) -> Any:
+        """Return where a climb from this start notes how far it is."""
 
 
 class Model(ABC):

@@ -59,14 +59,12 @@ class Levels:
     @classmethod
     def of(cls, columns: Int[Array, "n c"]) -> Levels:
         """Find the entries, ordered by column, then by value."""
-        filled = columns > 0
-        starts = np.append(0, np.cumsum(np.count_nonzero(filled, axis=1)))
-        owner, value, entry = _levels(
-            np.broadcast_to(np.arange(columns.shape[1]), columns.shape)[filled], columns[filled]
-        )
-        shape = len(columns), len(value)
-        matrix = sparse.csr_array((np.ones(len(entry)), entry, starts), shape=shape)
-        return cls(value.astype(float), owner, columns.shape[1], matrix)
+        n, width = columns.shape
+        filled = np.flatnonzero(columns != 0)
+        starts = np.searchsorted(filled, width * np.arange(n + 1))
+        owner, value, entry = _levels(filled % width, columns.ravel()[filled])
+        matrix = sparse.csr_array((np.ones(len(entry)), entry, starts), shape=(n, len(value)))
+        return cls(value.astype(float), owner, width, matrix)
 
     def times(self, numbers: Float[Array, "n c"]) -> sparse.csr_array:
         """Return ``tasks`` with a task's number of the column in place of each 1."""
@@ -204,9 +202,7 @@ class CountsModel(MomentModel):
         return tuple(rows.sums(share) for rows in self._rows)
 
     def improved(self, family: Family, sums: tuple[RowSums, ...]) -> Family:
-        parts = zip(
-            self._rows, sums, self._counts(family), self._counts(self.centre), strict=True
-        )
+        parts = zip(self._rows, sums, self._counts(family), self._counts(self.centre), strict=True)
         return self._family(
             tuple(
                 found.improved(rows.possible, counts, centre, self.pseudo)
@@ -285,7 +281,11 @@ class Rows:
     @classmethod
     def of(cls, counts: Int[Array, "n rows k"], possible: Bool[Array, "rows k"]) -> Rows:
         n, rows, k = counts.shape
-        return cls(Levels.of(counts.reshape(n, rows * k)), Levels.of(counts.sum(axis=2)), possible)
+        return cls(
+            Levels.of(counts.reshape(n, rows * k)),
+            Levels.of(np.einsum("nrk->nr", counts)),
+            possible,
+        )
 
     def log_evidence(self, counts: Float[Array, "L rows k"]) -> Float[Array, "n L"]:
         """Sum ln G(a + c) / G(a) - ln G(A + C) / G(A) over the rows: of ordered histories."""

@@ -150,9 +150,7 @@ class SpendModel(MomentModel):
         mean_log = (sums.logs + self.pseudo * centre_logs) / n
         shape, scale = fit_levels(family.shape, family.scale, mean_log, precision / n)
         strength = np.maximum(n / misfit, LEAST_STRENGTH)
-        return SpendArms(
-            rates.alpha, rates.beta, family.log_spend + step, strength, shape, scale
-        )
+        return SpendArms(rates.alpha, rates.beta, family.log_spend + step, strength, shape, scale)
 
     def _by_arm(self, values: Float[Array, "m L"]) -> Float[Array, "L K"]:
         """Sum over the tasks of each arm."""

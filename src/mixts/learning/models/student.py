@@ -74,7 +74,7 @@ LEAST_NOISE = 1e-4
 
 
 def with_noise(
-    statistics: Statistics, noise: Noise = "per-task"
+    statistics: Statistics, noise: Noise = "per-task", typical: float | None = None
 ) -> tuple[Statistics, Bool[Array, " n"]]:
     """Return tasks that all show noise, and a mask of the tasks that showed it by themselves.
 
@@ -82,7 +82,7 @@ def with_noise(
     grows without end as their noise falls to zero. But such rewards have only coarse steps, and the
     task says nothing about its noise: its repetitions count as if they had the typical noise of all
     tasks. At least, every reward has ``LEAST_NOISE`` of it. A common noise is that of all tasks:
-    it needs this only where no task shows any.
+    it needs this only where no task shows any. ``typical`` is that noise, of more tasks.
     """
     if isinstance(statistics, GaussianStatistics):
         count, average = statistics.array("count"), statistics.array("average")
@@ -95,7 +95,7 @@ def with_noise(
         factor, n = statistics.array("factor"), statistics.array("count")
         rest, spare = factor[:, -1, -1] ** 2, spare_counts(statistics)
         whole = (factor[:, :, -1] ** 2).sum(axis=1)
-    typical = typical_noise(statistics)
+    typical = typical_noise(statistics) if typical is None else typical
     least = n * (LEAST_NOISE * typical) ** 2
     shows = rest > least
     if noise == "common":
@@ -106,6 +106,11 @@ def with_noise(
     repeats = np.where((whole <= least) & (n > 1), n - 1, spare)
     wanted = np.where(shows, rest, np.maximum(repeats * typical**2, least))
     return _with_rest(statistics, wanted - rest), shows | (repeats == 0)
+
+
+def showing_noise(statistics: Statistics, typical: float) -> Statistics:
+    """Return a part of the tasks, all of which show noise."""
+    return with_noise(statistics, typical=typical)[0]
 
 
 def typical_noise(statistics: Statistics) -> float:
@@ -161,12 +166,11 @@ class NoiseSums(NamedTuple):
 def improved_noise(
     sums: NoiseSums, centre: Any, pseudo: float | Array, *, pooled: bool = False
 ) -> tuple[Float[Array, " L"], Float[Array, " L"]]:
-    """Return noise_std and degrees that explain the tasks' shares best; ``pooled``: all the same."""
+    """Return noise_std and degrees that explain the shares best; ``pooled``: all the same."""
     tasks = sums.tasks + pseudo
     first = expected_noise(centre.degrees, centre.degrees * centre.noise_std**2)
     means = [
-        (own + pseudo * c) / tasks
-        for own, c in zip((sums.inverse, sums.log), first, strict=True)
+        (own + pseudo * c) / tasks for own, c in zip((sums.inverse, sums.log), first, strict=True)
     ]
     if pooled:
         means = [np.full(len(tasks), tasks @ x / tasks.sum()) for x in means]
