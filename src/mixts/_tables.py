@@ -28,19 +28,45 @@ _LIBRARIES = {"pandas": "pandas", "polars": "polars", "pyarrow": "table"}
 """Libraries of tables, and the extra that installs each."""
 
 
+_LAZY_LIBRARIES = frozenset({"duckdb", "_duckdb", "pyspark", "ibis", "dask", "sqlframe"})
+"""Modules of tables that engines hold; frames of Dask look like those of pandas."""
+
+
+def is_lazy(value: Any) -> bool:
+    """Return whether an object is a table whose rows an engine holds."""
+    if hasattr(value, "collect") and hasattr(value, "collect_schema"):
+        return True  # a lazy frame of polars or of narwhals
+    of_engine = type(value).__module__.partition(".")[0] in _LAZY_LIBRARIES
+    return of_engine and hasattr(value, "columns")
+
+
 def is_table(value: Any) -> bool:
     """Return whether an object is a table: it has columns with names."""
     if value is None or isinstance(value, _NO_TABLES):
         return False
-    if hasattr(value, "collect") and hasattr(value, "collect_schema"):
-        return True  # a lazy frame of polars
+    if is_lazy(value):
+        return True
     # Single columns of polars and pyarrow have the first mark, too, but no names of columns.
     named = hasattr(value, "columns") or hasattr(value, "column_names")
     return named and any(hasattr(value, mark) for mark in _MARKS)
 
 
+def lazy_frame(table: Any) -> Any:
+    """Return a lazy table as a lazy frame of narwhals, whatever its engine."""
+    return _known(table)
+
+
 def frame(table: Any) -> Any:
-    """Return a table as an eager data frame of narwhals."""
+    """Return a table as an eager data frame of narwhals.
+
+    Lazy tables are collected: these are descriptions of actions. Logs stay where they are.
+    """
+    found = _known(table)
+    return found.collect() if is_lazy(table) else found
+
+
+def _known(table: Any) -> Any:
+    """Return a table as narwhals knows it."""
     try:
         import narwhals.stable.v2 as nw
     except ImportError as error:
@@ -48,14 +74,13 @@ def frame(table: Any) -> Any:
             "a table of pandas, polars or pyarrow needs narwhals: pip install 'mixts[table]'"
         ) from error
     try:
-        found = nw.from_native(table)
+        return nw.from_native(table)
     except (TypeError, ValueError) as error:
         # Two columns of the same name, for example.
         raise ParameterError(
             f"expected a table of pandas, polars, pyarrow or another library that narwhals knows, "
             f"got {type(table).__name__}: {error}"
         ) from error
-    return found.collect() if isinstance(found, nw.LazyFrame) else found
 
 
 def arrow_table(table: Any, columns: list[str] | None = None) -> Any:

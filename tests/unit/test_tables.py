@@ -137,7 +137,7 @@ def test_pieces_of_a_table_make_no_difference(make: Make, monkeypatch: pytest.Mo
     monkeypatch.setattr("mixts.logs.files.PIECE_ROWS", 70)
     parts = read_logs(table, **COLUMNS, batch_rows=9)
     assert parts.statistics == whole.statistics
-    # Rows are numbered in the table, not in its pieces.
+    # Rows are numbered in the table, not in its pieces; rows that an engine counts have no number.
     assert parts.bad_rows.examples == whole.bad_rows.examples
     chosen = read_rows(parts, [2, 0])
     assert len(chosen.rewards) == whole.statistics.n_observations[[2, 0]].sum()

@@ -14,8 +14,8 @@ from mixts.families.linear_statistics import (
     LinearStatistics,
     action_rows,
     check_rows,
-    fold_histories,
     observed_rows,
+    weighted_triangles,
 )
 from mixts.families.statistics import WORD, Statistics
 
@@ -328,15 +328,11 @@ class LinearBernoulliStatistics(Statistics):
 
     def to_linear(self) -> LinearStatistics:
         """Return the statistics of the same observations for a linear model of the rewards."""
-        (d,) = self.shape
-        factor = np.zeros((len(self), d + 1, d + 1))
         rows, trials, won = (self.array(name) for name in ("rows", "trials", "successes"))
-        # n rewards with k ones are as good as one reward k / sqrt(n) of features sqrt(n) x, and
-        # a residual of k (n - k) / n.
-        root, count = np.sqrt(trials), np.zeros(len(self), np.int64)
-        fold_histories(self.owners, rows * root[:, None], won / root, count, factor)
-        rest = np.bincount(self.owners, won * (trials - won) / trials, len(self))
-        factor[:, d, d] = np.hypot(factor[:, d, d], np.sqrt(rest))
+        share = won / trials
+        factor = weighted_triangles(
+            self.owners, rows, (trials, share, won * (1 - share)), len(self)
+        )
         counts = self._by_task(trials)
         return LinearStatistics(single=self.single, count=counts, factor=factor)
 

@@ -207,6 +207,42 @@ def fold_histories(
         count[some] += length
 
 
+def weighted_triangles(
+    tasks: Int[Array, " m"],
+    features: Float[Array, "m d"],
+    moments: tuple[Array, Array, Array],
+    n_tasks: int,
+) -> Float[Array, "n p p"]:
+    """Return the triangles of groups of observations with the same task and features.
+
+    n rewards of average y with squared deviations M2 are as good as one reward sqrt(n) y of
+    features sqrt(n) x, and a residual of M2: features are never squared.
+
+    Parameters
+    ----------
+    tasks : (m,)
+        Task of each group.
+    features : (m, d)
+        Features of each group.
+    moments
+        Number of rewards of each group, at least 1, their average and their squared deviations.
+    n_tasks
+        Number of tasks.
+
+    Returns
+    -------
+    array
+        Triangle of each task.
+    """
+    n, average, squares = moments
+    d, root = features.shape[1], np.sqrt(n)
+    factor, count = np.zeros((n_tasks, d + 1, d + 1)), np.zeros(n_tasks, np.int64)
+    fold_histories(tasks, features * root[:, None], average * root, count, factor)
+    rest = np.bincount(tasks, squares, n_tasks)
+    factor[:, d, d] = np.hypot(factor[:, d, d], np.sqrt(rest))
+    return factor
+
+
 # -- checks ---------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from mixts.logs import decisions
 from mixts.logs.again import TaskRows, read_rows
 from mixts.logs.bad_rows import BadRows, Example
+from mixts.logs.blocks import TaskBlocks, task_blocks
 from mixts.logs.fitted import Fit
 from mixts.logs.read import TaskLogs, read_logs
 from mixts.logs.review import review
@@ -10,6 +11,6 @@ from mixts.logs.row_faults import LogWarning
 from mixts.logs.schema import LogSchema
 
 __all__ = [
-    "BadRows", "Example", "Fit", "LogSchema", "LogWarning", "TaskLogs", "TaskRows", "decisions",
-    "read_logs", "read_rows", "review",
+    "BadRows", "Example", "Fit", "LogSchema", "LogWarning", "TaskBlocks", "TaskLogs", "TaskRows",
+    "decisions", "read_logs", "read_rows", "review", "task_blocks",
 ]  # fmt: skip

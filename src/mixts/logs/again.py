@@ -12,6 +12,8 @@ from mixts.engines import EngineLike, engine_of
 from mixts.errors import ParameterError
 from mixts.families import Statistics
 from mixts.logs.files import Piece, batches_of
+from mixts.logs.groups import task_table
+from mixts.logs.lazy import LazyLog
 from mixts.logs.read import TaskLogs, pieces_to_read, read_tally
 from mixts.logs.rows import Observations, observations
 from mixts.logs.schema import FileSchema
@@ -85,9 +87,13 @@ def read_rows(logs: TaskLogs, tasks: ArrayLike, engine: EngineLike = None) -> Ta
     arm_index = {name: k for k, name in enumerate(logs.arms or ())}
     with engine_of(1 if engine is None else engine) as where:
         index = where.share((task_index, arm_index))
+        names = list(task_index)
+        files = [
+            task_table(log, names, logs.schema) if isinstance(log, LazyLog) else log
+            for log in logs.files
+        ]
         jobs = (
-            (piece, used, logs.schema, index)
-            for piece, used in pieces_to_read(logs.files, logs.schema)
+            (piece, used, logs.schema, index) for piece, used in pieces_to_read(files, logs.schema)
         )
         parts = [rows for part in where.map(read_piece_rows, jobs) for rows in part]
         return _joined_rows(parts, logs)

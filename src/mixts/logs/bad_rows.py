@@ -28,7 +28,10 @@ UNKNOWN_LEVEL = "has an unknown level"
 
 
 class Example(NamedTuple):
-    """A bad row: its file, its number (rows of data from 1, no header), and its value."""
+    """A bad row: its file, its number (rows of data from 1, no header), and its value.
+
+    Rows that an engine counts have no number: it is 0.
+    """
 
     file: str
     row: int
@@ -36,7 +39,12 @@ class Example(NamedTuple):
 
     def __str__(self) -> str:
         shown = f" ({self.value})" if self.value else ""
-        return f"{self.file} row {self.row:,}{shown}"
+        row = f" row {self.row:,}" if self.row else ""
+        return f"{self.file}{row}{shown}"
+
+    def moved(self, rows: int) -> Example:
+        """Return the same row, found this many rows further down in the file."""
+        return self._replace(row=self.row + rows) if self.row else self
 
 
 @dataclass(frozen=True)
@@ -59,12 +67,12 @@ class BadRows:
         reasons = [*self.counts, *(r for r in other.counts if r not in self.counts)]
         counts = {r: self.counts.get(r, 0) + other.counts.get(r, 0) for r in reasons}
         both = {r: (*self.examples.get(r, ()), *other.examples.get(r, ())) for r in reasons}
-        return BadRows(counts, {r: found[:N_EXAMPLES] for r, found in both.items()})
+        return BadRows(counts, {r: _first(found) for r, found in both.items()})
 
     def moved(self, rows: int) -> BadRows:
         """Return the same bad rows, found this many rows further down in the file."""
         moved = {
-            reason: tuple(example._replace(row=example.row + rows) for example in found)
+            reason: tuple(example.moved(rows) for example in found)
             for reason, found in self.examples.items()
         }
         return BadRows(self.counts, moved)
@@ -73,8 +81,7 @@ class BadRows:
         """Return a line for each reason, the most frequent first."""
         ordered = sorted(self.counts.items(), key=lambda entry: (-entry[1], entry[0]))
         return [
-            f"{count:,}: {reason}; {'first ' if count > 1 else ''}"
-            + ", ".join(str(example) for example in self.examples[reason])
+            f"{count:,}: {reason}; {_where(self.examples[reason], count)}"
             for reason, count in ordered
         ]
 
@@ -158,4 +165,17 @@ def shortened(value: object) -> str:
 
 def of_reason(reason: str, n: int, examples: Iterable[Example]) -> BadRows:
     """Return bad rows that have one reason."""
-    return BadRows({reason: n}, {reason: tuple(islice(examples, N_EXAMPLES))})
+    return BadRows({reason: n}, {reason: _first(examples)})
+
+
+def _where(examples: tuple[Example, ...], count: int) -> str:
+    """Return examples in words; an engine's rows have no order, and none of them is the first."""
+    said = ", ".join(map(str, examples))
+    if not all(example.row for example in examples):
+        return f"in {said}"
+    return f"first {said}" if count > 1 else said
+
+
+def _first(examples: Iterable[Example]) -> tuple[Example, ...]:
+    """Return the first examples; those without a row number may be the same."""
+    return tuple(islice(dict.fromkeys(examples), N_EXAMPLES))

@@ -19,10 +19,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mixts._tables import arrow_table, frame, is_table
+from mixts._tables import arrow_table, frame, is_lazy, is_table
 from mixts._typing import Array, Int
 from mixts.errors import FormatError, MissingExtraError, ParameterError
 from mixts.logs.bad_rows import RAGGED, BadRows, Example, of_reason, shortened
+from mixts.logs.lazy import Groups, LazyLog
 
 PIECE_BYTES = 1 << 26
 """Size of a piece of a CSV file: some million rows, about a second of work."""
@@ -54,16 +55,16 @@ class LogTable:
 EXPORTED = frozenset({"pscore", "action_dist", "prior_version"})
 """Columns by which an exported file of decisions is recognised."""
 
-Log = str | LogTable
+Log = str | LogTable | LazyLog
 """One file or table of logs."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Bytes of a CSV file, row groups of a Parquet file, or rows of a table."""
+    """Bytes of a CSV file, row groups of a Parquet file, rows of a table, or a lazy table."""
 
     path: str
-    format: Literal["csv", "parquet", "table"]
+    format: Literal["csv", "parquet", "table", "lazy"]
     start: int
     """First byte, row group or row."""
     stop: int | None
@@ -71,7 +72,7 @@ class Piece:
     header: tuple[str, ...]
     """Names of the columns of the file."""
     rows: Any = field(default=None, repr=False)
-    """Rows of a table, a ``pyarrow.Table``; None for files."""
+    """Rows of a table, a ``pyarrow.Table``, or a :class:`LazyLog`; None for files."""
 
 
 def pyarrow() -> Any:
@@ -102,6 +103,9 @@ def log_files(paths: Paths, columns: Collection[str]) -> tuple[Log, ...]:
     for number, entry in enumerate(given, 1):
         if is_table(entry):
             name = "the table" if len(given) == 1 else f"table {number}"
+            if is_lazy(entry):
+                found[LazyLog.of(name, entry)] = None
+                continue
             table = frame(entry)
             header = tuple(table.columns)
             rows = arrow_table(table, [column for column in header if column in columns])
@@ -142,6 +146,8 @@ def pieces_of(path: Log, delimiter: str) -> list[Piece]:
     """Return the pieces of one file or table, in its order."""
     if isinstance(path, LogTable):
         return _slices(path)
+    if isinstance(path, LazyLog):
+        return [Piece(path.name, "lazy", 0, None, path.header, path)]
     with open(path, "rb") as stream:
         if stream.read(4) == b"PAR1":
             return _row_groups(path)
@@ -155,6 +161,8 @@ def number_columns(piece: Piece) -> frozenset[str]:
     """Return the columns that the file itself declares as numbers; CSV files declare nothing."""
     if piece.format == "csv":
         return frozenset()
+    if piece.format == "lazy":
+        return frozenset(piece.rows.numbers())
     if piece.format == "table":
         return frozenset(field.name for field in piece.rows.schema if are_numbers(field.type))
     with pyarrow().parquet.ParquetFile(piece.path) as file:
@@ -259,14 +267,26 @@ _BYTES_PER_ROW = 64
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Rows of a piece: columns by name, the number of each row (from 1), and ragged lines."""
+    """Rows of a piece: columns by name, the number of each row (from 1), and ragged lines.
+
+    With ``groups`` each row stands for a group of rows, and its number is its place, from 0.
+    """
 
     columns: dict[str, Any]
     rows: Int[Array, " m"]
     ragged: BadRows
+    groups: Groups | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def number(self, row: int) -> int:
+        """Return the number of a row for messages; 0 for a group."""
+        return int(self.rows[row]) if self.groups is None else 0
+
+    def count(self, rows: Int[Array, " k"]) -> int:
+        """Return how many rows of the logs these are."""
+        return len(rows) if self.groups is None else int(self.groups.n[rows].sum())
 
 
 def batches_of(

@@ -14,10 +14,13 @@ from typing import cast
 
 import numpy as np
 
+from mixts._typing import Array, Int
 from mixts.engines import Engine
 from mixts.errors import ParameterError
 from mixts.features import Feature, Features, LevelFeature, NumberFeature, Pooled
+from mixts.logs.bad_rows import BadRows
 from mixts.logs.files import Piece, RowBatch, are_numbers, batches_of, number_columns
+from mixts.logs.lazy import LazyLog
 from mixts.logs.rows import coded_names, is_number, numbers, sorted_order
 from mixts.logs.schema import LogSchema
 
@@ -149,6 +152,8 @@ def count_values(
     piece: Piece, delimiter: str, columns: tuple[str, ...], batch_rows: int
 ) -> dict[str, Values]:
     """Count the values of some columns of a piece, one batch at a time."""
+    if piece.format == "lazy":
+        return {name: _lazy_values(piece.rows, name) for name in columns}
     found = {name: Values(counts=Counter()) for name in columns}
     for batch in batches_of(piece, columns, delimiter, batch_rows):
         if batch.columns:
@@ -156,21 +161,38 @@ def count_values(
     return found
 
 
-def _values(batch: RowBatch, name: str) -> Values:
+def _lazy_values(log: LazyLog, name: str) -> Values:
+    """Count the values of a column of a lazy table, by one or two of its aggregates."""
+    number = name in log.numbers()
+    table = log.values_of(name, _MOST_COUNTED + 1 if number else None)
+    if number and table.num_rows > _MOST_COUNTED:
+        n, n_infinite, *numbers = log.summary_of(name)
+        total, squares, low, high = numbers
+        return Values(n, n + n_infinite, None, (total, squares), (low, high), n)
+    n_rows = np.asarray(table["n"].to_numpy(), np.int64)
+    columns = {name: table["value"].combine_chunks()}
+    return _values(RowBatch(columns, np.arange(len(n_rows)), BadRows()), name, n_rows)
+
+
+def _values(batch: RowBatch, name: str, n_rows: Int[Array, " m"] | None = None) -> Values:
+    """Count the values of a column; each stands for one row, or for ``n_rows`` rows."""
     column = batch.columns[name]
+    weights = np.ones(len(batch), np.int64) if n_rows is None else n_rows
     codes, names = coded_names(column, f"feature {name!r}")
-    used = np.bincount(codes[codes >= 0], minlength=len(names))
-    n_numbers, some = 0, np.empty(0)
+    named = codes >= 0
+    used = np.bincount(codes[named], weights[named], len(names)).astype(np.int64)
+    n_numbers, finite, some = 0, np.empty(0, np.int64), np.empty(0)
     if are_numbers(column.type, text=True):
         found, missing, broken = numbers(column, f"feature {name!r}")
-        n_numbers = int((~(missing | broken)).sum())
-        some = found[np.isfinite(found)]
+        n_numbers = int(weights[~(missing | broken)].sum())
+        known = np.isfinite(found)
+        finite, some = weights[known], found[known]
     counts = None
     if len(names) <= _MOST_COUNTED:
         counts = Counter({name: n for name, n in zip(names, used.tolist(), strict=True) if n})
     ends = (float(some.min(initial=np.inf)), float(some.max(initial=-np.inf)))
-    sums = (float(some.sum()), float((some**2).sum()))
-    return Values(int((codes >= 0).sum()), n_numbers, counts, sums, ends, len(some))
+    sums = (float((finite * some).sum()), float((finite * some**2).sum()))
+    return Values(int(weights[named].sum()), n_numbers, counts, sums, ends, int(finite.sum()))
 
 
 def _level_feature(

@@ -269,7 +269,7 @@ def read_piece(piece: Piece, delimiter: str, schema: FileSchema) -> PieceCounts:
         if len(rows.arm_names) > MANY_ARMS:  # before all of them get room
             refuse_arm_a_row(len(rows.rewards), len(rows.arm_names), str(schema.arm))
         if schema.arms is not None:
-            seen = _arms_seen(seen.union(rows.arm_names), schema.arms)
+            seen = arms_seen(seen.union(rows.arm_names), schema.arms)
         tasks, arms = tally.add(rows)
         spans.add(tasks, rows.features)
         if schema.time is not None:
@@ -307,7 +307,7 @@ def _batch_counts(
     return replace(found, n_other=len(unlike), other=other, amounts=amounts)
 
 
-def _arms_seen(names: frozenset[str], listed: Sequence[str]) -> frozenset[str]:
+def arms_seen(names: frozenset[str], listed: Sequence[str]) -> frozenset[str]:
     """Return the listed arms among these names, and as many others as a message needs."""
     found = names.intersection(listed)
     return found.union(sorted(names - found)[:MANY_ARMS])

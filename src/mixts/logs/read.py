@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from mixts._progress import step
 from mixts._typing import Array, Float, Int
-from mixts.engines import EngineLike, engine_of
+from mixts.engines import Engine, EngineLike, engine_of
 from mixts.errors import FormatError, LogsError
 from mixts.families import Statistics
 from mixts.features import Features
@@ -19,6 +19,7 @@ from mixts.learning.pooled import with_offsets
 from mixts.logs.bad_rows import OTHER_ARM, BadRows, unusable_rewards, without_reward
 from mixts.logs.decisions import feature_column
 from mixts.logs.files import Log, Paths, Piece, delimiter_of, log_files, pieces_of
+from mixts.logs.groups import SampledTasks, read_lazy
 from mixts.logs.levels import find_features
 from mixts.logs.pieces import (
     PieceCounts,
@@ -169,18 +170,38 @@ def read_tally(
             schema = replace(schema, features=find_features(jobs, schema, where))
         tally = tally_of(schema)
         found = PieceCounts(spans=Spans(len(schema.feature_names)))
-        parts = where.map(read_piece, ((piece, used, schema) for piece, used in jobs))
-        for (piece, _), part in zip(jobs, parts, strict=True):
+        sampled = {piece.rows: SampledTasks() for piece, _ in jobs if piece.format == "lazy"}
+        for piece, part in _parts(jobs, schema, where):
             above = above if piece.path == path else 0
             path = piece.path
+            assert part.counted is not None
             tasks, arms = tally.merge(part.counted)
             if schema.time is not None:
                 found.times.merge(part.times, tasks)
             found.spans.merge(part.spans, tasks)
             found = found.plus(replace(part, sample=part.sample.moved(tasks, arms)), above)
             above += part.n_rows
+            if piece.format == "lazy":
+                sampled[piece.rows].add(part.counted)
             bar.advance(1)
+    if schema.before is None:
+        for log, some in sampled.items():
+            found = replace(found, sample=found.sample + some.rows(log, schema, tally))
     return tally, found, schema
+
+
+def _parts(
+    jobs: Sequence[tuple[Piece, str]], schema: FileSchema, engine: Engine
+) -> Iterator[tuple[Piece, PieceCounts]]:
+    """Yield the counts of pieces in order; lazy tables are counted by their own engine."""
+    if all(piece.format != "lazy" for piece, _ in jobs):
+        parts = engine.map(read_piece, ((piece, used, schema) for piece, used in jobs))
+        yield from zip((piece for piece, _ in jobs), parts, strict=True)
+        return
+    for piece, used in jobs:
+        lazy = piece.format == "lazy"
+        for part in read_lazy(piece.rows, schema) if lazy else [read_piece(piece, used, schema)]:
+            yield piece, part
 
 
 def pieces_to_read(files: Sequence[Log], schema: FileSchema) -> list[tuple[Piece, str]]:

@@ -298,10 +298,10 @@ class _Reasons:
         where = np.flatnonzero(self.good & wrong)
         if len(where):
             examples = [
-                Example(self._file, int(self._batch.rows[i]), shortened(value(i)))
+                Example(self._file, self._batch.number(i), shortened(value(i)))
                 for i in where[:N_EXAMPLES]
             ]
-            self.bad += of_reason(reason, len(where), examples)
+            self.bad += of_reason(reason, self._batch.count(where), examples)
             self.good[where] = False
 
     def numbers(

@@ -171,7 +171,7 @@ class _Tables:
         try:
             self.statistics.observe(tasks, observed)
         except ObservationError as error:  # the rows were checked: there are too many of them
-            raise _TooLargeError(str(error).partition(":")[0]) from error
+            raise _TooLargeError(str(error)) from error
 
     def merge(self, tasks: Int[Array, " n"], arms: Int[Array, " k"], theirs: Statistics) -> None:
         """Add the tables of these tasks, or raise `_TooLargeError` and add none."""
@@ -182,7 +182,7 @@ class _Tables:
         try:
             self.statistics = self.statistics + theirs.extend(1)[places]
         except ObservationError as error:
-            raise _TooLargeError(str(error).partition(":")[0]) from error
+            raise _TooLargeError(str(error)) from error
 
     def select(self, tasks: Int[Array, " n"], arms: Int[Array, " k"]) -> Statistics:
         return self.statistics[tasks]
@@ -256,11 +256,7 @@ class Tally:
 
     def _leave_tables(self, error: _TooLargeError) -> None:
         """Count on as "linear": a later reward may be neither 0 nor 1, and then this is right."""
-        self._too_large = (
-            f"{error}, and the family logistic counts each of them. Round the features, or round "
-            "them more (--round-features DECIMALS, decimals=DECIMALS); leave out features that "
-            'differ from row to row; or choose --family linear (family="linear")'
-        )
+        self._too_large = too_large(error)
         if not self._auto:
             raise LogsError(self._too_large) from error
         self._widen()
@@ -314,6 +310,16 @@ class Tally:
             cast("SpendStatistics | None", spends),
             self._too_large,
         )
+
+
+def too_large(error: Exception) -> str:
+    """Say what to do about tables of distinct rows that do not fit."""
+    return (
+        f"{str(error).partition(':')[0]}, and the family logistic counts each of them. Round the "
+        "features, or round them more (--round-features DECIMALS, decimals=DECIMALS); leave out "
+        "features that differ from row to row; or choose --family linear "
+        '(family="linear")'
+    )
 
 
 def as_gaussian(counts: BernoulliStatistics) -> GaussianStatistics:
