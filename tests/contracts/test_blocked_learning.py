@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -25,7 +27,12 @@ N_BLOCKS = {1: 13 * GRAIN, 2: 7 * GRAIN, 7: 2 * GRAIN}
 SAME = 1e-10
 """Largest relative difference between engines and between numbers of blocks. They are equal to the
 bit here; machines of one cluster may differ in the last digits."""
-ENGINES = ("this process", "2 processes", "dask")
+ENGINES = (
+    "this process",
+    "2 processes",
+    "dask",
+    pytest.param("spark", marks=pytest.mark.slow),
+)
 
 
 @cache
@@ -75,8 +82,23 @@ def engine(name: str) -> Iterator[Engine]:
         with DaskEngine(n_workers=2) as where:
             yield where
         return
+    if name == "spark":
+        with engine_of(spark_session()) as where:
+            yield where
+        return
     with engine_of({"this process": 1, "2 processes": 2}[name]) as where:
         yield where
+
+
+@cache
+def spark_session() -> Any:
+    """Return a session with two threads, which ends with this process."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # where mixts is installed
+    sql = pytest.importorskip("pyspark.sql", reason="needs pyspark")
+    builder = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    address = "127.0.0.1"
+    builder = builder.config("spark.driver.bindAddress", address)
+    return builder.config("spark.driver.host", address).getOrCreate()
 
 
 def written(folder: Path, kind: str, n_blocks: int) -> TaskFolder:

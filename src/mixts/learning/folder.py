@@ -70,7 +70,7 @@ class TaskFolder:
     ...     for _ in range(50)
     ... )
     >>> TaskFolder.write("clicks.tasks", parts)
-    TaskFolder('clicks.tasks', 100 tasks of bernoulli, 1 block)
+    TaskFolder('clicks.tasks', 100 tasks of bernoulli-arms, 1 block)
     >>> mixts.learn_prior(TaskFolder("clicks.tasks"), 2, seed=1).weights.round(2)
     array([0.5, 0.5])
     """

@@ -91,7 +91,8 @@ def learn_prior(
     tasks
         Statistics of past tasks (``belief.statistics``), a list of statistics, or a list of
         histories: see :func:`mixts.learning.statistics_of`. Tasks may differ in length; tasks
-        without observations are ignored.
+        without observations are ignored. Or a :class:`mixts.learning.TaskFolder`, which holds more
+        tasks than memory.
     n_components
         Number of components; or "auto", which compares mixtures of 1, 2, 3 ... components by the
         evidence of held-out tasks, cross-validated over tasks; or the ``selection`` of such a
