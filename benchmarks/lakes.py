@@ -94,6 +94,7 @@ def measure(way: str, logs: Path, folder: Path) -> None:
     else:
         found = task_blocks(lazy_table(way, logs), **COLUMNS)
         tasks = TaskFolder.write(folder, (block.statistics for block in found))
+        del found  # the engine gives its memory back
     print("prior", flush=True)
     prior = mixts.learn_prior(tasks, N_KINDS, seed=1, engine=2)
     print("end", flush=True)

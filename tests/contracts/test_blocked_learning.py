@@ -16,7 +16,8 @@ import pytest
 import mixts
 from mixts.engines import Engine, engine_of
 from mixts.learning import TaskFolder, learn
-from mixts.learning.em import PSEUDO, Patience, _expected, climb
+from mixts.learning.climbing import Patience, _expected, climb
+from mixts.learning.em import PSEUDO
 from mixts.learning.models import Model, model_of
 from mixts.learning.passes import Passes
 from tests.oracles.learning_references import COVARIANCE_TYPES, KINDS, case_of

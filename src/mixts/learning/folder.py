@@ -19,14 +19,11 @@ from typing import Any, Self
 import numpy as np
 
 from mixts import _checks, _random
-from mixts._files import replacing
+from mixts._files import VERSION, check_format, replacing
 from mixts._typing import Array, ArrayLike, Int
 from mixts.errors import FormatError, ParameterError, StatisticsError
 from mixts.families import LinearBernoulliStatistics, Statistics
 from mixts.families.statistics import STATISTICS
-
-VERSION = 1
-"""Version of the format; readers refuse newer versions."""
 
 GRAIN = 4096
 """Number of tasks whose sums are computed at a time. Twenty arms and five components then take some
@@ -200,9 +197,13 @@ class TaskFolder:
         Statistics
             Statistics of the tasks.
         """
-        inside = np.setdiff1d(np.arange(sum(self.sizes)), self._left_out, assume_unique=True)
-        order = _random.stream(seed, "learn", "blocks").permutation(len(inside))
-        return self.tasks(np.sort(inside[order[: self.in_memory]]))
+        rng = _random.stream(seed, "learn", "sample")
+        chosen = np.sort(
+            rng.choice(len(self), min(self.in_memory, len(self)), replace=False, shuffle=False)
+        )
+        # The place of a task is its number among those that stay, and how many before it do not.
+        kept_before = self._left_out - np.arange(len(self._left_out))
+        return self.tasks(chosen + np.searchsorted(kept_before, chosen, side="right"))
 
     def tasks(self, index: Int[Array, " m"]) -> Statistics:
         """Return the statistics of some tasks.
@@ -328,23 +329,18 @@ def _file(number: int, name: str) -> str:
 def _read_header(folder: Path) -> dict[str, Any]:
     path = folder / _HEADER
     try:
-        header = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        header: dict[str, Any] = dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError) as error:
         raise FormatError(f"{folder} is no folder of tasks, or is damaged: {error}") from error
-    if not isinstance(header, dict) or header.get("format") != "mixts/tasks":
-        raise FormatError(f"{path}: expected a header of the format 'mixts/tasks'")
-    version = header.get("version")
-    if not isinstance(version, int) or version < 1:
-        raise FormatError(f"{path}: the version must be a positive integer, got {version!r}")
-    if version > VERSION:
-        raise FormatError(
-            f"{path} has format version {version}; this mixts reads up to {VERSION}: upgrade mixts"
-        )
+    check_format(header, "tasks", str(path))
     if not header.keys() >= _KEYS or header["statistics"] not in STATISTICS:
         raise FormatError(
             f"{path} is damaged: it must have {sorted(_KEYS)} and known statistics, one of "
             f"{sorted(STATISTICS)}"
         )
+    sizes = [header["grain"], *header["tasks"]]
+    if not all(isinstance(size, int) and size > 0 for size in sizes):
+        raise FormatError(f"{path} is damaged: numbers of tasks must be positive, got {sizes}")
     return header
 
 

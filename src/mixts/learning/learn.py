@@ -17,13 +17,10 @@ from mixts._typing import ArrayLike, Seed
 from mixts.engines import Engine, EngineLike, engine_of
 from mixts.errors import ConvergenceWarning, ParameterError, StatisticsError
 from mixts.families import Family, Statistics
+from mixts.learning.climbing import History, Restart, best, climb
 from mixts.learning.em import (
-    History,
-    Restart,
     about_pooled,
-    best,
     canonical,
-    climb,
     pooled_restart,
     refined,
     run_all,

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mixts._files import read_bundle, write_bundle
-from mixts._typing import Array, Float
+from mixts._progress import step
 from mixts._version import __version__
 from mixts.engines import Engine
 from mixts.errors import FormatError
-from mixts.families import Family
-from mixts.families.base import FAMILIES
+from mixts.learning.climbing import Climbing
 from mixts.learning.folder import TaskFolder
 from mixts.learning.models.base import Elsewhere, Model, added
 
@@ -27,7 +25,7 @@ class Passes(Elsewhere):
 
     def __init__(self, blocks: TaskFolder, where: Engine) -> None:
         self.blocks, self.n_tasks = blocks, len(blocks)
-        self._where = where
+        self._where, self._n_passes = where, 0
 
     def total(self, model: Model, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return the sum of ``function(part, *arguments)`` over all grains."""
@@ -36,10 +34,13 @@ class Passes(Elsewhere):
             (self.blocks, number, shell, function, arguments)
             for number in range(len(self.blocks.sizes))
         ]
+        self._n_passes += 1
+        bar = step(f"pass {self._n_passes} over {self.n_tasks:,} tasks", len(jobs))
         found = PairwiseSum()
         for parts in self._where.map(sums_of_block, jobs):
             for part in parts:
                 found.add(part)
+            bar.advance(1)
         return found.total()
 
     def memory_of(self, model: Model, start: Climbing, limits: tuple[float, ...]) -> Memory:
@@ -98,36 +99,6 @@ class PairwiseSum:
 
 
 # -- a climb that goes on where it was -------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Climbing:
-    """Where a climb is: all that it needs to go on."""
-
-    family: Family
-    weights: Float[Array, " L"]
-    reach: float
-    course: tuple[tuple[float, float], ...] = ()
-    """Both parts of the objective after each iteration."""
-    converged: bool = False
-
-    def bundle(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return what a file stores."""
-        family = self.family
-        header = {
-            "family": family.kind, "settings": family.settings(), "reach": self.reach,
-            "converged": self.converged,
-        }  # fmt: skip
-        arrays = {f"family.{name}": array for name, array in family.arrays().items()}
-        return header, {**arrays, "weights": self.weights, "course": np.array(self.course)}
-
-    @classmethod
-    def of(cls, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> Climbing:
-        """Return what a file stored."""
-        own = {k.removeprefix("family."): v for k, v in arrays.items() if k.startswith("family.")}
-        family = FAMILIES[header["family"]].restore(header["settings"], own)
-        course = tuple((float(one), float(other)) for one, other in arrays["course"])
-        return cls(family, arrays["weights"], header["reach"], course, bool(header["converged"]))
 
 
 class Memory:

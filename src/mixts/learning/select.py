@@ -14,7 +14,8 @@ from mixts._progress import step
 from mixts._typing import Array, Float, Int
 from mixts.engines import Engine
 from mixts.families import Statistics
-from mixts.learning.em import Patience, Restart, RestartSpec, best, digests, pooled_restart, run_all
+from mixts.learning.climbing import Patience, Restart, best
+from mixts.learning.em import RestartSpec, digests, pooled_restart, run_all
 from mixts.learning.models import Model, model_of
 from mixts.learning.options import LearningOptions, Rule
 from mixts.learning.passes import Passes

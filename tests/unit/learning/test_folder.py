@@ -92,6 +92,8 @@ def test_a_view_leaves_tasks_out_and_changes_the_others(tmp_path: Path) -> None:
     assert parts[0].concatenate(*parts[1:]) == swapped(statistics[kept])
     assert len(view) == 57
     assert len(folder) == 60
+    view.in_memory = 100
+    assert view.sample(1) == swapped(statistics[kept])
     assert len({view.identity, folder.identity, folder.without([3]).identity}) == 3
 
 
@@ -151,7 +153,8 @@ def test_a_block_is_whole_grains(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": "other"}, "expected a header of the format"),
+        ({"format": "other"}, "expected a file of format 'mixts/tasks', got 'other'"),
+        ({"grain": 0}, "numbers of tasks must be positive"),
         ({"version": 2}, "upgrade mixts"),
         ({"version": "1"}, "positive integer"),
         ({"statistics": "unknown"}, "known statistics"),
@@ -317,7 +320,7 @@ def test_a_damaged_note_is_named(tmp_path: Path) -> None:
 def test_a_task_that_nothing_explains_stops_learning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mixts.learning.em._shares", nothing_explains)
+    monkeypatch.setattr("mixts.learning.climbing._shares", nothing_explains)
     with pytest.raises(StatisticsError, match=r"no component explains some.*in_memory"):
         learn(folder_of(tmp_path, clicks()), 1, seed=1, engine=1)
 
