@@ -21,7 +21,7 @@ ENGINES = (
     "duckdb",
     "ibis-duckdb",
     "ibis-postgres",
-    "dask",
+    pytest.param("dask", marks=pytest.mark.slow),
     pytest.param("spark", marks=pytest.mark.slow),
 )
 

@@ -19,6 +19,7 @@ from mixts.engines import engine_of
 from mixts.errors import ParameterError
 from mixts.learning import PriorCheck, Rule
 from mixts.learning.options import NoiseRule
+from mixts.logs.connect import opened, without_password
 from mixts.logs.fit import fit_logs
 from mixts.logs.fitted import SELECT_FROM, Fit
 from mixts.logs.held_out import MOST_HELD_OUT
@@ -37,7 +38,7 @@ bestseller; and write the prior to a file that agents start from. At most {MOST_
 are held out. With --held-out 0 the prior is learned from all tasks, and nothing is checked or
 compared."""
 
-_FILES = "CSV or Parquet files, patterns or folders"
+_FILES = "CSV or Parquet files, patterns or folders; or one database, see --table and --query"
 _WIDTH = 100
 
 _ALWAYS = ("task", "reward", "seed")
@@ -58,6 +59,12 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def _add_columns(logs: Any, columns: dict[str, argparse.Action]) -> None:
     logs.add_argument("logs", nargs="+", metavar="FILE", help=_FILES)
+    source = logs.add_mutually_exclusive_group()
+    held = (
+        "table of a DuckDB file or of a database (postgresql://...), which counts its rows itself"
+    )
+    source.add_argument("--table", metavar="NAME", help=held)
+    source.add_argument("--query", metavar="SQL", help="the same for the rows of a query")
     add = _adder(logs, columns)
     add("--task", required=True, metavar="COLUMN", help="task of a row: a user, a session")
     add("--arm", metavar="COLUMN", help="arm that was chosen")
@@ -172,7 +179,8 @@ def _fit(options: argparse.Namespace, engine: Any, save: Callable[[Fit], None]) 
     settings = {name: getattr(options, name) for name in options.settings if name != "once"}
     settings |= {"start": _earlier(options.start), "repeatable": _repeatable(options)}
     try:
-        return fit_logs(options.logs, columns, **settings, engine=engine, on_learned=save)
+        logs = opened(options.logs, options.table, options.query)
+        return fit_logs(logs, columns, **settings, engine=engine, on_learned=save)
     except ParameterError as error:
         # Messages begin with the name of the parameter; here it is an option, if it was given.
         name, _, rest = str(error).partition(" ")
@@ -247,6 +255,7 @@ def summary(
         f"{f'{bad:,}' if bad else 'no'} bad row{'s' * (bad != 1)}",
         *_indented(logs.bad_rows.lines()),
         *([logs.missing] if logs.missing else []),
+        *([logs.counted] if logs.counted else []),
         f"{logs.family}: {logs.why}",
         fit.outcome,
         *_wrapped(fit.pooled),
@@ -299,7 +308,10 @@ def _wrapped(line: str, indent: str = "") -> list[str]:
 
 def command_of(options: argparse.Namespace) -> str:
     """Return the command line that makes the same fit again."""
-    words = ["mixts", "fit", *options.logs]
+    words = ["mixts", "fit", *map(without_password, options.logs)]
+    for source in ("table", "query"):
+        if getattr(options, source) is not None:
+            words += [f"--{source}", getattr(options, source)]
     for name, action in {**options.columns, **options.settings}.items():
         value, option = getattr(options, name), action.option_strings[0]
         if not _is_given(options, action) and name not in _ALWAYS:

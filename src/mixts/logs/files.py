@@ -13,9 +13,10 @@ import io
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -34,7 +35,7 @@ _SCAN_BYTES = 1 << 24
 _SUFFIXES = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 Paths = Any
-"""A path, a pattern, a folder, a table of pandas, polars or pyarrow, or a list of these."""
+"""A path, a pattern, a folder, a table, a lazy table, or a list of these."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +132,8 @@ def log_files(paths: Paths, columns: Collection[str]) -> tuple[Log, ...]:
 
 
 _EXPECTED = (
-    "logs must be files (paths, patterns, folders), tables of pandas, polars or pyarrow, or a list "
-    "of these"
+    "logs must be files (paths, patterns, folders), tables of pandas, polars or pyarrow, lazy "
+    "tables of DuckDB, polars, Spark, Dask or Ibis, or a list of these"
 )
 
 
@@ -200,7 +201,8 @@ def _row_groups(path: str) -> list[Piece]:
         raise FormatError(f"{path} is not a Parquet file, or is damaged: {error}") from error
     with file:
         rows = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
-        header = tuple(file.schema_arrow.names)
+        names = file.schema_arrow.names
+    header = (*names, *(name for name in partitions_of(path) if name not in names))
     starts, in_piece = [0], 0
     for i, n in enumerate(rows):
         if in_piece and in_piece + n > PIECE_ROWS:
@@ -209,6 +211,17 @@ def _row_groups(path: str) -> list[Piece]:
         in_piece += n
     stops = [*starts[1:], len(rows)]
     return [Piece(path, "parquet", a, b, header) for a, b in zip(starts, stops, strict=True)]
+
+
+def partitions_of(path: str) -> dict[str, str | None]:
+    """Return the columns that the folders of a file name: ``day=2024-05-01/part.parquet``."""
+    named = (part.partition("=") for part in Path(path).parts[:-1])
+    found = {name: unquote(value) for name, mark, value in named if name and mark}
+    return {name: None if value == _NO_PARTITION else value for name, value in found.items()}
+
+
+_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""Folder of the rows that have no value of a column."""
 
 
 def _csv_header(path: str, delimiter: str) -> tuple[str, ...]:
@@ -304,10 +317,15 @@ def batches_of(
 def _parquet_batches(
     piece: Piece, columns: list[str], delimiter: str, batch_rows: int
 ) -> Iterator[RowBatch]:
-    groups = range(piece.start, piece.stop or 0)
-    with pyarrow().parquet.ParquetFile(piece.path) as file:
-        found = file.iter_batches(batch_rows, list(groups), columns, use_threads=False)
-        yield from _numbered(found, columns)
+    pa, groups = pyarrow(), range(piece.start, piece.stop or 0)
+    with pa.parquet.ParquetFile(piece.path) as file:
+        own = [name for name in columns if name in file.schema_arrow.names]
+        rest = [name for name in columns if name not in own]  # the folders have these
+        found = file.iter_batches(batch_rows, list(groups), own, use_threads=False)
+        values = {name: pa.scalar(partitions_of(piece.path)[name], pa.string()) for name in rest}
+        for batch in _numbered(found, own):
+            named = {name: pa.repeat(value, len(batch)) for name, value in values.items()}
+            yield replace(batch, columns=batch.columns | named)
 
 
 def _table_batches(

@@ -63,8 +63,9 @@ def fit_logs(
     Parameters
     ----------
     logs
-        CSV or Parquet files (a path, a pattern, a folder), a table of pandas, polars or pyarrow, or
-        a list of these; or the result of :func:`mixts.logs.read_logs`.
+        CSV or Parquet files (a path, a pattern, a folder), a table of pandas, polars or pyarrow, a
+        lazy table whose rows its own engine counts, or a list of these; or the result of
+        :func:`mixts.logs.read_logs`.
     columns
         Fields of :class:`mixts.logs.LogSchema`, needed for files and tables: ``task``,
         ``reward``, ``arm`` or ``features``, and options such as ``family`` or ``delimiter``.

@@ -57,6 +57,8 @@ class Cells:
     n_arms: int
     features: Float[Array, "m d"]
     n: Int[Array, " m"]
+    won: Int[Array, " m"]
+    """Number of rewards 1 in groups of rewards 0 and 1; 0 in others."""
     rewards: Float[Array, " m"]
     """The reward of each group, or its smallest one."""
     average: Float[Array, " m"]
@@ -90,10 +92,8 @@ class Cells:
 
 
 def _bernoulli(cells: Cells) -> Statistics:
-    won = cells.rewards == 1
     return BernoulliStatistics(
-        successes=cells.sums(np.where(won, cells.n, 0)),
-        failures=cells.sums(np.where(won, 0, cells.n)),
+        successes=cells.sums(cells.won), failures=cells.sums(cells.n - cells.won)
     )
 
 
@@ -114,13 +114,13 @@ def _gaussian(cells: Cells) -> Statistics:
 
 
 def _spend(cells: Cells) -> SpendStatistics:
-    bought = cells.rewards > 0
-    logs = np.log(np.where(bought, cells.rewards, 1.0))
-    differ = bought & cells.groups.differ
+    bought = np.where(binary(cells.rewards), cells.won, cells.n)
+    logs = np.log(np.where(cells.rewards > 0, cells.rewards, 1.0))
+    differ = cells.groups.differ
     average = np.where(differ, cells.groups.log_average, logs)
     squares = np.where(differ, cells.groups.log_squares, 0.0)
-    purchases, average, squares = cells.merged(np.where(bought, cells.n, 0), average, squares)
-    misses = cells.sums(np.where(bought, 0, cells.n))
+    purchases, average, squares = cells.merged(bought, average, squares)
+    misses = cells.sums(cells.n - bought)
     return SpendStatistics(purchases=purchases, misses=misses, average=average, squares=squares)
 
 
@@ -138,7 +138,7 @@ def _logistic(cells: Cells, decimals: int | None) -> Statistics:
         size=np.bincount(cells.tasks, minlength=cells.n_tasks),
         rows=cells.features[order] + 0.0,
         trials=cells.n[order],
-        successes=np.where(cells.rewards == 1, cells.n, 0)[order],
+        successes=cells.won[order],
         decimals=decimals,
     )
 
@@ -179,11 +179,14 @@ def _cells(rows: Observations, groups: Groups) -> tuple[Cells, tuple[Any, Any]]:
     """Return the usable groups, and the names of their tasks and arms."""
     used, tasks = np.unique(rows.tasks, return_inverse=True)
     used_arms, arms = np.unique(rows.arms, return_inverse=True)
-    differ = groups.differ
+    won = np.where(groups.won >= 0, groups.won, groups.n * (rows.rewards == 1))
+    share, zeros_and_ones = won / groups.n, binary(rows.rewards)
+    average = np.where(groups.differ, groups.average, rows.rewards)
+    squares = np.where(groups.differ, groups.squares, 0.0)
     cells = Cells(
-        tasks, len(used), arms, len(used_arms), rows.features, groups.n, rows.rewards,
-        np.where(differ, groups.average, rows.rewards), np.where(differ, groups.squares, 0.0),
-        groups,
+        tasks, len(used), arms, len(used_arms), rows.features, groups.n, won, rows.rewards,
+        np.where(zeros_and_ones, share, average),
+        np.where(zeros_and_ones, won * (1 - share), squares), groups,
     )  # fmt: skip
     names = (
         tuple(rows.task_names[i] for i in used), tuple(rows.arm_names[i] for i in used_arms),
@@ -214,7 +217,7 @@ def read_groups(
         last = moments(good.last)[0]
         times.add(cells.tasks, last, int(rows.n_dates))
     present = ~rows.missing
-    highest = np.where(good.differ, good.high, rows.rewards)
+    highest = np.where(np.isnan(good.high), rows.rewards, good.high)
     reward_range = (
         float(np.min(rows.rewards[present], initial=np.inf)),
         float(np.max(highest[present], initial=-np.inf)),
@@ -227,19 +230,18 @@ def read_groups(
         counted, rows.bad, n_rows, n_missing=n_missing, reward_range=reward_range, times=times,
         spans=spans, arm_names=seen,
     )  # fmt: skip
-    return _with_amounts(found, rows, good, highest, name) if schema.family == "auto" else found
+    return _with_amounts(found, cells, highest, name) if schema.family == "auto" else found
 
 
-def _with_amounts(
-    found: PieceCounts, rows: Observations, groups: Groups, highest: Array, name: str
-) -> PieceCounts:
+def _with_amounts(found: PieceCounts, cells: Cells, highest: Array, name: str) -> PieceCounts:
     """Add what decides between the families."""
-    unlike = np.flatnonzero(~binary(rows.rewards))
-    other = Example(name, 0, f"{rows.rewards[unlike[0]]:g}") if len(unlike) else None
-    amounts = Amounts.of(np.concatenate([rows.rewards, highest[rows.rewards > 0]]))
-    amounts = replace(amounts, n_zeros=int(groups.n[rows.rewards == 0].sum()))
-    n_other = int(groups.n[unlike].sum())
-    return replace(found, n_other=n_other, other=other, amounts=amounts)
+    zeros_and_ones = binary(cells.rewards)
+    unlike = cells.rewards[~zeros_and_ones]
+    other = Example(name, 0, f"{unlike[0]:g}") if len(unlike) else None
+    amounts = Amounts.of(np.concatenate([cells.rewards, highest]))
+    n_zeros = int((cells.n - cells.won)[zeros_and_ones].sum())
+    n_other = int(cells.n[~zeros_and_ones].sum())
+    return replace(found, n_other=n_other, other=other, amounts=replace(amounts, n_zeros=n_zeros))
 
 
 def read_lazy(log: LazyLog, schema: FileSchema) -> Iterator[PieceCounts]:

@@ -7,11 +7,12 @@ levels, bad rows. A table with more groups than fit into memory comes back in ra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -32,11 +33,38 @@ _ENGINES = {
 }  # fmt: skip
 """Names of engines; others have that of their module."""
 
-ZERO, ONE, OTHER, UNSUPPORTED, NOT_FINITE, MISSING = range(6)
-"""Kinds of rewards in columns of numbers."""
+BINARY, OTHER, UNSUPPORTED, NOT_FINITE, MISSING = range(5)
+"""Kinds of rewards in columns of numbers; those that are 0 or 1 are the first kind."""
+
+R = TypeVar("R")
 
 _LARGEST_FLOAT = float(np.finfo(float).max)
 _EPOCH = datetime(1970, 1, 1)
+
+
+_LONGEST_ERROR = 300
+"""Largest number of characters of an engine's own message: some print the whole query."""
+
+
+def _asking(method: Callable[..., R]) -> Callable[..., R]:
+    """Let a method that asks an engine say which engine failed."""
+
+    @wraps(method)
+    def asked(self: Any, *arguments: Any) -> R:
+        try:
+            return method(self, *arguments)
+        except MixtsError:
+            raise
+        except Exception as error:  # each engine has its own tree of errors
+            log = getattr(self, "log", self)
+            said = " ".join(str(error).split())[:_LONGEST_ERROR]
+            raise FormatError(
+                f"{log.name} cannot be read, {log.engine} failed: {said} "
+                f"({type(error).__name__}). Nothing was kept: correct the table or the connection, "
+                "and start again"
+            ) from error
+
+    return asked
 
 
 @dataclass(frozen=True)
@@ -45,10 +73,12 @@ class Groups:
 
     n: Int[Array, " m"]
     """Number of rows."""
+    won: Int[Array, " m"]
+    """Number of rewards 1 in a group of rewards 0 and 1; -1 for other groups."""
     high: Float[Array, " m"]
     """Largest reward; NaN if all rewards of a group are the same."""
     average: Float[Array, " m"]
-    """Average reward, where rewards differ."""
+    """Average reward, where rewards are neither 0 nor 1 and differ."""
     squares: Float[Array, " m"]
     """Sum of squared deviations from it."""
     log_average: Float[Array, " m"]
@@ -60,8 +90,8 @@ class Groups:
 
     @property
     def differ(self) -> Array:
-        """Whether the rewards of each group differ."""
-        return ~np.isnan(self.high)
+        """Whether each group has different rewards that are neither 0 nor 1."""
+        return ~np.isnan(self.high) & (self.won < 0)
 
     def at(self, rows: Int[Array, " k"]) -> Groups:
         """Return some of the groups."""
@@ -83,7 +113,6 @@ class Totals:
     """Average of the rewards that are neither 0 nor 1: moments are taken around it."""
     least: float
     """Smallest usable reward of the rows that have a task, an arm and features."""
-    n_zeros: int
     n_other: int
     """Number of usable rewards of these rows that are neither 0 nor 1."""
 
@@ -123,20 +152,11 @@ class LazyLog:
         return frozenset(name for name in self.header if _is_number(kinds[name]))
 
     def collected(self, query: Any) -> Any:
-        """Return the result of a query as a ``pyarrow.Table``, or say that the engine failed."""
+        """Return the result of a query as a ``pyarrow.Table``."""
         options = {"engine": "streaming"} if self.engine == "polars" else {}
-        try:
-            return query.collect(backend="pyarrow", **options).to_native()
-        except Exception as error:  # each engine has its own tree of errors
-            if isinstance(error, MixtsError):
-                raise
-            said = " ".join(str(error).split())[:_LONGEST_ERROR]
-            raise FormatError(
-                f"{self.name} cannot be read, {self.engine} failed: {said} "
-                f"({type(error).__name__}). Nothing was kept: correct the table or the connection, "
-                "and start again"
-            ) from error
+        return query.collect(backend="pyarrow", **options).to_native()
 
+    @_asking
     def values_of(self, name: str, most: int | None) -> Any:
         """Return the different values of a column and their numbers of rows, at most so many."""
         import narwhals.stable.v2 as nw
@@ -145,6 +165,7 @@ class LazyLog:
         query = self.rows.select(column).group_by("value").agg(nw.len().alias("n"))
         return self.collected(query if most is None else query.head(most))
 
+    @_asking
     def summary_of(self, name: str) -> tuple[int, int, float, float, float, float]:
         """Return how many finite and infinite numbers a column has.
 
@@ -174,6 +195,7 @@ class LazyLog:
                 sums = (one["sum"], one["squares"], one["low"], one["high"])
         return (finite, others, *sums)
 
+    @_asking
     def rows_of(self, names: Sequence[str], schema: FileSchema, most: int | None = None) -> Any:
         """Return the rows of some tasks as a ``pyarrow.Table``, in the order of the engine."""
         import narwhals.stable.v2 as nw
@@ -183,10 +205,6 @@ class LazyLog:
         columns = list(dict.fromkeys(schema.columns))
         query = self.rows.filter(nw.col(schema.task).is_in(values)).select(columns)
         return self.collected(query if most is None else query.head(most)).select(columns)
-
-
-_LONGEST_ERROR = 300
-"""Largest number of characters of an engine's own message: some print the whole query."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +227,7 @@ class Query:
         """Number of groups that may come back at a time."""
         return GROUPS_PER_ROW * self.schema.batch_rows
 
+    @_asking
     def totals(self) -> Totals:
         """Return the first aggregate."""
         import narwhals.stable.v2 as nw
@@ -218,38 +237,42 @@ class Query:
         rows = self._prepared().with_columns(other.alias("other"))
         if not self.has_kinds:
             n = self.log.collected(rows.select(nw.len().alias("n")))["n"][0].as_py()
-            return Totals(n, 0.0, np.nan, 0, 0)
+            return Totals(n, 0.0, np.nan, 0)
         found = self.log.collected(
             rows.group_by("kind", "whole").agg(
                 nw.len().alias("n"), c.min().alias("low"), nw.col("other").mean().alias("mean")
             )
         ).to_pylist()
-        whole = [one for one in found if one["whole"] and one["kind"] in (ZERO, ONE, OTHER)]
-        n_of = {k: sum(one["n"] for one in whole if one["kind"] == k) for k in (ZERO, OTHER)}
-        means = [(one["n"], one["mean"]) for one in whole if one["kind"] == OTHER]
+        whole = [one for one in found if one["whole"] and one["kind"] <= OTHER]
+        others = [one for one in whole if one["kind"] == OTHER]  # one entry at most
         return Totals(
             sum(one["n"] for one in found),
-            sum(n * mean for n, mean in means) / max(n_of[OTHER], 1),
+            others[0]["mean"] if others else 0.0,
             min((one["low"] for one in whole), default=np.nan),
-            n_of[ZERO],
-            n_of[OTHER],
+            sum(one["n"] for one in others),
         )
 
     def blocks(self, totals: Totals) -> Iterator[tuple[dict[str, Any], Groups]]:
         """Yield the groups of all tasks, one range of tasks at a time."""
+        ends = self._ends(totals)
+        for low, high in zip([None, *ends], [*ends, None], strict=True):
+            yield self._block(low, high, totals)
+
+    @_asking
+    def _block(self, low: Any, high: Any, totals: Totals) -> tuple[dict[str, Any], Groups]:
+        """Return the groups of the tasks above ``low``, up to ``high``."""
         import narwhals.stable.v2 as nw
 
-        task, ends = nw.col("k0"), self._ends(totals)
-        for low, high in zip([None, *ends], [*ends, None], strict=True):
-            rows = self._prepared()
-            if high is not None:
-                # Tasks without a name come with the first range.
-                first = task.is_null() if low is None else nw.lit(False)
-                rows = rows.filter((task <= _literal(high)) | first)
-            if low is not None:
-                rows = rows.filter(task > _literal(low))
-            yield self._groups(rows, totals)
+        rows, task = self._prepared(), nw.col("k0")
+        if high is not None:
+            # Tasks without a name come with the first range.
+            first = task.is_null() if low is None else nw.lit(False)
+            rows = rows.filter((task <= nw.lit(high)) | first)
+        if low is not None:
+            rows = rows.filter(task > nw.lit(low))
+        return self._groups(rows, totals)
 
+    @_asking
     def all_tasks(self, totals: Totals) -> tuple[dict[str, Any], Groups]:
         """Return the groups of all rows with a task, as if they were of one task."""
         import narwhals.stable.v2 as nw
@@ -258,6 +281,7 @@ class Query:
         rows = self._prepared().filter(~task).with_columns(nw.lit("all").alias("k0"))
         return self._groups(rows, totals)
 
+    @_asking
     def amounts(self, most: int) -> list[float]:
         """Return some different rewards above 0 of rows that can be used, at most so many."""
         import narwhals.stable.v2 as nw
@@ -305,7 +329,7 @@ class Query:
         rows = self.log.rows.select(*columns)
         if time is not None and self.schema.before is not None:
             boundary = _moment(self.schema.before, kinds[time])
-            rows = rows.filter(nw.col("time") < _literal(boundary))
+            rows = rows.filter(nw.col("time") < nw.lit(boundary))
         if not self.has_kinds:
             return rows.with_columns(nw.lit(OTHER).alias("kind"))
         given = limited = nw.col("given")
@@ -327,7 +351,7 @@ class Query:
             unsupported = unsupported | (c < 0)
         cases = [
             (_missing_number(given), MISSING), (_infinite(given), NOT_FINITE),
-            (unsupported, UNSUPPORTED), (c == 0, ZERO), (c == 1, ONE),
+            (unsupported, UNSUPPORTED), ((c == 0) | (c == 1), BINARY),
         ]  # fmt: skip
         return _choose([(when, nw.lit(kind)) for when, kind in cases], nw.lit(OTHER))
 
@@ -375,7 +399,13 @@ class Query:
             wanted += [nw.col("time").min().alias("first"), nw.col("time").max().alias("last")]
         if self.has_kinds:
             keys.append("kind")
-            wanted += [c.min().alias("low"), c.max().alias("high")]
+            won = _choose([(c == 1, nw.lit(1))], nw.lit(0))
+            rows = rows.with_columns(won.alias("one"))
+            wanted += [
+                c.min().alias("low"),
+                c.max().alias("high"),
+                nw.col("one").sum().alias("won"),
+            ]
         else:
             keys.append("reward")
         if moments:
@@ -391,19 +421,22 @@ class Query:
         columns = {name: _flat(table[f"k{i}"]) for i, name in enumerate(self.keys)}
         columns[self.schema.reward] = _flat(table["low" if self.has_kinds else "reward"])
         n = _floats(table["n"]).astype(np.int64)
-        same = np.full(len(n), np.nan)
+        same, won = np.full(len(n), np.nan), np.full(len(n), -1)
         high = same
         if self.has_kinds:
+            kinds = _floats(table["kind"])
             low, high = _floats(table["low"]), _floats(table["high"])
-            high = np.where((_floats(table["kind"]) == OTHER) & (low < high), high, np.nan)
+            high = np.where((kinds <= OTHER) & (low < high), high, np.nan)
+            won = np.where(kinds == BINARY, _floats(table["won"]), -1).astype(np.int64)
         average, variance = _moments_of(table, "usual") if moments else (same, same)
         log_average, log_variance = _moments_of(table, "log") if logs else (same, same)
         last = None
         if self.schema.time is not None:
             columns[self.schema.time], last = _flat(table["first"]), _flat(table["last"])
-        average = average + totals.pivot
-        return columns, Groups(n, high, average, variance * n, log_average, log_variance * n, last)
+        moments_of_groups = average + totals.pivot, variance * n, log_average, log_variance * n
+        return columns, Groups(n, won, high, *moments_of_groups, last)
 
+    @_asking
     def _ends(self, totals: Totals) -> list[Any]:
         """Return the last task of each range but the last one, in the order of the engine."""
         import narwhals.stable.v2 as nw
@@ -412,16 +445,17 @@ class Query:
         kind = kinds[self.schema.task]
         is_number = kind.is_integer() or kind.is_float()
         orders = is_number or kind in (nw.String, nw.Date, nw.Datetime)
-        if totals.n_rows <= self.limit or not orders:
+        # Frames of Dask have no order.
+        if totals.n_rows <= self.limit or not orders or self.log.engine == "Dask":
             return []
         n, task = nw.col("n"), nw.col("k0")
         rows = self.log.rows.select(_key(self.schema.task, kind).alias("k0"))
         rows = rows.filter(~_is_missing(task, kind)).group_by("k0").agg(nw.len().alias("n"))
         if self.schema.arm is not None and self.has_kinds:
-            # A task has at most a group for each arm and each of the usual kinds of rewards.
+            # A task has at most a group for each arm and for each of the usual kinds of rewards.
             arms = self.log.rows.select(nw.col(self.schema.arm).alias("k1")).unique()
             n_arms = self.log.collected(arms.select(nw.len().alias("n")))["n"][0].as_py()
-            most = n_arms * (3 if totals.n_other else 2)
+            most = n_arms * (2 if totals.n_other else 1)
             rows = rows.with_columns(_choose([(n > most, nw.lit(most))], n).alias("n"))
         rows = rows.with_columns(n.cum_sum().over(order_by="k0").alias("total"))
         rows = rows.with_columns((nw.col("total") // self.limit).alias("range"))
@@ -475,6 +509,8 @@ def _key(name: str, kind: Any) -> Any:
     import narwhals.stable.v2 as nw
 
     column = nw.col(name)
+    if kind.is_float():
+        return column + 0.0  # Dask fails where 0.0 and -0.0 are keys
     return column.cast(nw.String) if kind in (nw.Categorical, nw.Enum) else column
 
 
@@ -496,12 +532,6 @@ def _missing_number(column: Any) -> Any:
 def _infinite(column: Any) -> Any:
     """Return which numbers are infinite; NaN may be among them, for engines sort it last."""
     return (column > _LARGEST_FLOAT) | (column < -_LARGEST_FLOAT)
-
-
-def _literal(value: Any) -> Any:
-    import narwhals.stable.v2 as nw
-
-    return nw.lit(value)
 
 
 def _moment(time: float, kind: Any) -> Any:

@@ -8,7 +8,7 @@ alone, not on the workers that read them.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -234,6 +234,8 @@ class PieceCounts:
     """Ranges of the features."""
     arm_names: frozenset[str] = frozenset()
     """If the arms are listed: those of them that occur, and some others."""
+    engine_rows: Mapping[str, int] = field(default_factory=dict)
+    """Number of rows that each engine of lazy tables counted."""
 
     def plus(self, part: PieceCounts, above: int = 0) -> PieceCounts:
         """Return both, but for times and spans; the part begins ``above`` rows down its file."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -64,10 +65,21 @@ class TaskLogs:
     spans: Spans = field(repr=False)
     """Ranges of the numbers in a row of features."""
     files: tuple[Log, ...] = field(repr=False)
-    """Files, and tables in memory, in the order in which they were read."""
+    """Files, tables in memory and lazy tables, in the order in which they were read."""
     schema: FileSchema = field(repr=False)
     """Columns that were read, to read the rows of some tasks again; its features have the ranges of
     an earlier prior only."""
+
+    engine_rows: Mapping[str, int] = field(default_factory=dict, repr=False)
+    """Number of rows that each engine of lazy tables counted; empty for files and tables."""
+
+    @property
+    def counted(self) -> str:
+        """Engines that counted rows of lazy tables, in words; "" if there are none."""
+        parts = [
+            f"{engine} counted {n:,} row{'s' * (n != 1)}" for engine, n in self.engine_rows.items()
+        ]
+        return ", ".join(parts)
 
     @property
     def space(self) -> Features | None:
@@ -128,7 +140,9 @@ def read_logs(paths: Paths, *, engine: EngineLike = None, **columns: Any) -> Tas
     ----------
     paths
         A file, a pattern such as ``"logs/*.parquet"``, a folder, a table of pandas, polars or
-        pyarrow, or a list of these.
+        pyarrow, or a list of these. The rows of a lazy table are counted by its own engine: a
+        ``LazyFrame`` of polars, a relation of DuckDB, a frame of Spark or Dask, or an expression of
+        Ibis.
     engine
         Where files are read, as in :func:`mixts.engines.engine_of`: a number of processes, an
         executor, an engine; None is this process. Workers must find the files at the same paths.
@@ -171,6 +185,7 @@ def read_tally(
         tally = tally_of(schema)
         found = PieceCounts(spans=Spans(len(schema.feature_names)))
         sampled = {piece.rows: SampledTasks() for piece, _ in jobs if piece.format == "lazy"}
+        engine_rows = Counter[str]()
         for piece, part in _parts(jobs, schema, where):
             above = above if piece.path == path else 0
             path = piece.path
@@ -183,7 +198,9 @@ def read_tally(
             above += part.n_rows
             if piece.format == "lazy":
                 sampled[piece.rows].add(part.counted)
+                engine_rows[piece.rows.engine] += part.n_rows
             bar.advance(1)
+        found = replace(found, engine_rows=engine_rows)
     if schema.before is None:
         for log, some in sampled.items():
             found = replace(found, sample=found.sample + some.rows(log, schema, tally))
@@ -245,6 +262,7 @@ def _task_logs(
         found.spans,
         files,
         schema,
+        found.engine_rows,
     )
 
 

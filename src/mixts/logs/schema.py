@@ -85,7 +85,8 @@ class LogSchema:
     allow_bad_rows
         Whether to accept logs in which more than half of the rows are bad.
     batch_rows
-        Approximate number of rows in memory at a time.
+        Approximate number of rows in memory at a time. Of a lazy table, at most 16 times as many
+        groups of rows come back at a time, in ranges of tasks.
     text
         Features that are text even if they look like numbers, such as postal codes.
     top_levels

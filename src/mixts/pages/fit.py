@@ -18,7 +18,6 @@ from mixts.diagnostics import PolicyComparison, advise
 from mixts.families.noise import shown
 from mixts.learning import PriorCheck
 from mixts.learning.measures import RateCalibration
-from mixts.logs.files import LogTable
 from mixts.logs.fitted import Fit
 from mixts.pages.document import Figure, Report, Section, Table
 from mixts.pages.formats import literal, percent, plural, signed
@@ -339,12 +338,13 @@ def _logs_section(fit: Fit) -> Section:
     logs = fit.logs
     n = np.asarray(logs.statistics.n_observations)
     low, middle, high = (f"{value:,.0f}" for value in (n.min(), np.median(n), n.max()))
-    noun = "table" if any(isinstance(log, LogTable) for log in logs.files) else "file"
+    noun = "table" if any(not isinstance(log, str) for log in logs.files) else "file"
     text = (
         f"{plural(logs.n_rows, 'row')} of {plural(len(logs.files), noun)}, of "
         f"{plural(len(logs.tasks), 'task')} with {low} to {high} observations each (median "
         f"{middle}). Family of rewards: {logs.family}, because {logs.why}."
         + (f" {logs.missing}." if logs.missing else "")
+        + (f" {logs.counted}." if logs.counted else "")
     )
     tables: tuple[Table, ...] = ()
     if logs.bad_rows:
