@@ -37,8 +37,9 @@ from mixts.learning.select import Selection, Training, compare
 from mixts.learning.stack import by_weight, drop_few, merge_same, union, with_kinds
 from mixts.prior import MixturePrior
 
-_PASSES = 100
-"""Passes over all tasks that a fit usually takes, by which an engine is chosen."""
+_PASSES = 20
+"""Passes over all tasks that a fit usually takes, by which an engine is chosen: 17 for a million
+tasks with clicks on 20 arms, see benchmarks/lakes.py."""
 
 BROADER = 9.0
 """Factor between the variances of the broad component and those of the whole mixture."""
@@ -171,8 +172,8 @@ def learn(
     by_method = _by_two_stages if method == "two-stage" else _by_evidence
     n_kinds = None if selection is None else selection.n_kinds
     is_given = members is not None and selection is None
-    with _elsewhere(tasks, training, engine) as training:
-        learned = by_method(training, members, n_kinds, is_given, engine)
+    with _elsewhere(tasks, training, engine) as (training, where):
+        learned = by_method(training, members, n_kinds, is_given, where)
         model = training.whole
         prior, unimodal = (
             with_origin(model, with_arm_prior(model, one))
@@ -386,24 +387,27 @@ def _joined(
 
 
 @contextmanager
-def _elsewhere(tasks: Any, training: Training, engine: EngineLike) -> Iterator[Training]:
-    """Yield the training with all tasks of a folder; tasks in memory are all tasks."""
+def _elsewhere(
+    tasks: Any, training: Training, engine: EngineLike
+) -> Iterator[tuple[Training, EngineLike]]:
+    """Yield the training with all tasks of a folder, and the engine; else what was given."""
     if not isinstance(tasks, TaskFolder):
-        yield training
+        yield training, engine
         return
     if training.options.method == "two-stage":
         raise ParameterError(
-            "method 'two-stage' needs all tasks in memory, and TaskFolder are read in parts: use "
+            "method 'two-stage' needs all tasks in memory, and a TaskFolder is read in parts: use "
             "the method 'evidence', or give the statistics of a sample"
         )
     if training.options.offset:
         raise ParameterError(
-            "tasks with an offset are learned in memory: give statistics, not TaskFolder"
+            "tasks with an offset are learned in memory: give statistics, not a TaskFolder"
         )
     if has_noise(training.statistics) and training.options.noise_std is None:
         tasks = _showing_noise(tasks, training)
     with engine_of(engine, n_jobs=_PASSES * len(tasks.sizes)) as where:
-        yield replace(training, elsewhere=Passes(tasks, where))
+        # Restarts on the sample are other work: whether it pays to start workers is decided anew.
+        yield replace(training, elsewhere=Passes(tasks, where)), None if engine is None else where
 
 
 def _showing_noise(tasks: TaskFolder, training: Training) -> TaskFolder:
