@@ -197,6 +197,8 @@ class TaskFolder:
         Statistics
             Statistics of the tasks.
         """
+        if not len(self):
+            raise StatisticsError(f"{self} has no tasks left to learn from")
         rng = _random.stream(seed, "learn", "sample")
         chosen = np.sort(
             rng.choice(len(self), min(self.in_memory, len(self)), replace=False, shuffle=False)
@@ -205,7 +207,7 @@ class TaskFolder:
         kept_before = self._left_out - np.arange(len(self._left_out))
         return self.tasks(chosen + np.searchsorted(kept_before, chosen, side="right"))
 
-    def tasks(self, index: Int[Array, " m"]) -> Statistics:
+    def tasks(self, index: ArrayLike) -> Statistics:
         """Return the statistics of some tasks.
 
         Parameters
@@ -218,14 +220,15 @@ class TaskFolder:
         Statistics
             Statistics of these tasks.
         """
+        places = _checks.task_indices(index, sum(self.sizes))
+        if not len(places) or (np.diff(places) <= 0).any():
+            raise StatisticsError("places of tasks must ascend, and there must be at least one")
         found, first = [], 0
         for number, size in enumerate(self.sizes):
-            own = index[np.searchsorted(index, first) : np.searchsorted(index, first + size)]
+            own = places[np.searchsorted(places, first) : np.searchsorted(places, first + size)]
             if len(own):
                 found.append(self._change(self._opened(number)[own - first]))
             first += size
-        if not found:
-            raise StatisticsError(f"{self} has none of the tasks that were asked for")
         return found[0].concatenate(*found[1:])
 
     def grains(self, number: int) -> Iterator[Statistics]:
@@ -333,7 +336,7 @@ def _read_header(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, TypeError) as error:
         raise FormatError(f"{folder} is no folder of tasks, or is damaged: {error}") from error
     check_format(header, "tasks", str(path))
-    if not header.keys() >= _KEYS or header["statistics"] not in STATISTICS:
+    if not header.keys() >= _KEYS or str(header["statistics"]) not in STATISTICS:
         raise FormatError(
             f"{path} is damaged: it must have {sorted(_KEYS)} and known statistics, one of "
             f"{sorted(STATISTICS)}"

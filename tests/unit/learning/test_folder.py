@@ -15,7 +15,13 @@ import numpy as np
 import pytest
 
 import mixts
-from mixts.errors import ConvergenceWarning, FormatError, ParameterError, StatisticsError
+from mixts.errors import (
+    ConvergenceWarning,
+    FormatError,
+    ParameterError,
+    StatisticsError,
+    TaskError,
+)
 from mixts.families import (
     BernoulliStatistics,
     GaussianStatistics,
@@ -109,6 +115,19 @@ def test_a_sample_depends_on_the_seed_and_not_on_blocks(tmp_path: Path) -> None:
     assert one.sample(1) != one.sample(2)
     one.in_memory = 100
     assert one.sample(1) == clicks()
+
+
+def test_places_of_tasks_are_checked(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, clicks())
+    for places in ([3, 2], [1, 1], np.zeros(0, int)):
+        with pytest.raises(StatisticsError, match="places of tasks must ascend"):
+            folder.tasks(places)
+    with pytest.raises(TaskError, match="between 0 and 59, got 60"):
+        folder.tasks([3, 60])
+    with pytest.raises(TaskError, match="between 0 and 59, got -1"):
+        folder.without([-1])
+    with pytest.raises(StatisticsError, match="no tasks left to learn from"):
+        learn(folder.without(np.arange(60)), 1, seed=1)
 
 
 # -- what it refuses -------------------------------------------------------------------------------
