@@ -105,6 +105,12 @@ def unpack_bundle(
         header, arrays = _from_zip(content) if content[:2] == b"PK" else _from_json(content)
     except _DAMAGE as error:
         raise FormatError(f"{source} is not a mixts {kind} file, or is damaged: {error}") from error
+    check_format(header, kind, source)
+    return header, arrays
+
+
+def check_format(header: Mapping[str, Any], kind: str, source: str) -> None:
+    """Raise ``FormatError`` unless a header is of this kind, and of a version that is known."""
     if header.get("format") != f"mixts/{kind}":
         raise FormatError(
             f"{source}: expected a file of format 'mixts/{kind}', got {header.get('format')!r}"
@@ -117,7 +123,6 @@ def unpack_bundle(
             f"{source} has format version {version}; this mixts reads up to {VERSION}: "
             "upgrade mixts"
         )
-    return header, arrays
 
 
 def _to_json(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:

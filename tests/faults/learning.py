@@ -54,7 +54,7 @@ def weights_without_pseudo_tasks(improved: Any) -> Any:
 fault(
     "the learned weights ignore pseudo-tasks",
     f"{NOTHING_TO_GAIN}[gaussian-2-True]",
-    replace("mixts.learning.em:_State.improved", weights_without_pseudo_tasks),
+    replace("mixts.learning.climbing:_State.improved", weights_without_pseudo_tasks),
 )
 fault(
     "pseudo-tasks pull half as much on learned counts",

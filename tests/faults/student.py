@@ -90,7 +90,7 @@ fault(
     "learning weighs all tasks alike (student)",
     f"{NOISE}::test_nothing_is_left_to_gain_where_learning_ends[full]",
     edit(
-        "mixts.learning.models.student:LinearStudentModel.improve",
+        "mixts.learning.models.student:LinearStudentModel.sums",
         "sharp = share * noise[0] / noise[1]",
         "sharp = share * (noise[0] / noise[1]).mean()",
     ),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mixts
-from mixts.learning.em import Patience, climb
+from mixts.learning.climbing import Patience, climb
 from mixts.learning.models import model_of
 from tests.oracles.learning_references import (
     COVARIANCE_TYPES,

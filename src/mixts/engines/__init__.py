@@ -1,4 +1,4 @@
-"""Engines that run work: this process, worker processes, an executor, or a Dask cluster."""
+"""Engines that run work: this process, worker processes, an executor, Dask or Spark."""
 
 from mixts.engines._workers import WorkerPool, n_processors
 from mixts.engines.base import Engine

@@ -36,7 +36,8 @@ def engine_of(
         10 seconds of work are left. An integer: that many worker processes; 1 is this process. An
         :class:`Engine` or an executor of ``concurrent.futures``, which stays open. The address of
         a Dask scheduler, such as ``"tcp://host:8786"``, a Dask client, or ``"dask"`` for a cluster
-        that is started on this machine. A function without arguments that makes an engine.
+        that is started on this machine. A session of Spark. A function without arguments that makes
+        an engine.
     n_jobs
         With None: number of jobs to expect, if they come in several calls.
 
@@ -57,14 +58,18 @@ def engine_of(
         from mixts.engines.dask import DaskEngine
 
         return DaskEngine(None if engine == "dask" else engine)
+    if _library_of(engine) == "pyspark":
+        from mixts.engines.spark import SparkEngine
+
+        return SparkEngine(engine)
     if callable(engine):
         made = engine()
         if isinstance(made, Engine):
             return made
     raise ParameterError(
         "engine must be None, a number of worker processes (at least 1), a concurrent.futures "
-        "executor, a mixts.engines.Engine, a Dask client or the address of a Dask scheduler, got "
-        f"{engine!r}"
+        "executor, a mixts.engines.Engine, a Dask client, the address of a Dask scheduler or a "
+        f"session of Spark, got {engine!r}"
     )
 
 
@@ -72,7 +77,11 @@ def _is_dask(engine: Any) -> bool:
     """Return whether this is an address of a Dask scheduler, "dask", or a Dask client."""
     if isinstance(engine, str):
         return engine == "dask" or ":" in engine
-    return type(engine).__module__.partition(".")[0] == "distributed"
+    return _library_of(engine) == "distributed"
+
+
+def _library_of(engine: Any) -> str:
+    return type(engine).__module__.partition(".")[0]
 
 
 # -- engines --------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Learn a prior from past tasks, by the evidence or in the paper's two stages, and check it."""
 
 from mixts.learning.check import PriorCheck, check_prior
-from mixts.learning.em import History
+from mixts.learning.climbing import History
+from mixts.learning.folder import TaskFolder
 from mixts.learning.histories import statistics_of
 from mixts.learning.identity import Matched, match_components
 from mixts.learning.learn import Learned, flat_family, learn, learn_prior, robust_prior
@@ -30,6 +31,7 @@ __all__ = [
     "PriorCheck",
     "Rule",
     "Selection",
+    "TaskFolder",
     "check_prior",
     "flat_family",
     "gaussian_of_estimates",

@@ -1,4 +1,4 @@
-"""Expectation maximisation of the penalised evidence, from several starts, here or on workers."""
+"""Climbs to the largest penalised evidence, from several starts, here or on workers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from mixts._typing import Array, Float, Int
 from mixts.engines import Engine
 from mixts.families import Family, Statistics
 from mixts.families.population import arm_population
+from mixts.learning.climbing import Patience, Restart, climb
 from mixts.learning.models import Model
-from mixts.learning.options import LearningOptions
 from mixts.origin import Origin
 from mixts.prior import MixturePrior
 
@@ -51,11 +51,16 @@ def canonical(statistics: Statistics) -> Int[Array, " n"]:
     return np.array(sorted(range(len(found)), key=found.__getitem__), np.int64)
 
 
+def about_pooled(model: Model, pooled: MixturePrior, n_components: int) -> Model:
+    """Return the model with the pooled centre, for this number of components."""
+    return model.about(pooled.family, PSEUDO / n_components)
+
+
 def start(
     model: Model, pooled: MixturePrior, n_components: int, groups: Int[Array, " n"]
 ) -> tuple[MixturePrior, Model]:
     """Return components of these groups of tasks, and the model with the pooled centre."""
-    centred = model.about(pooled.family, PSEUDO / n_components)
+    centred = about_pooled(model, pooled, n_components)
     share = np.zeros((len(groups), n_components))
     share[np.arange(len(groups)), groups] = 1.0
     family, improving = pooled.family.select([0] * n_components), centred.quick() or centred
@@ -94,167 +99,12 @@ def _means(
     return np.asarray(groups, np.int64)
 
 
-_FIRST_REACH = 4.0
-"""Longest leap at first, as a multiple of the last step."""
-_REACH_FACTOR = 4.0
-"""Factor by which a successful leap lengthens the next one, and a refused leap shortens it."""
-_LARGEST_REACH = 4.0**6
 _REFINEMENTS, _REFINED_TOLERANCE = 30, 1e-4
 """Limits of climbing on after a quick approximation. An improvement of 1e-4 a task is less than the
 error of its evidence, and some tens of iterations go further than that error allows to see."""
 _POPULATION_ROUNDS = 2
 """Number of times that one component is learned about the arms' population. In the first round the
 population itself still suffers from rarely tried arms, which resemble the broad hyperprior."""
-
-
-@dataclass(frozen=True)
-class Patience:
-    """Stopping rule of one restart."""
-
-    max_iterations: int = LearningOptions.max_iterations
-    tolerance: float = LearningOptions.tolerance
-    """Stop when an iteration improves the objective, divided by the number of tasks, by less."""
-
-
-@dataclass(frozen=True)
-class History:
-    """Course of one restart: both parts of the objective, after each iteration."""
-
-    log_evidence: Float[Array, " t"]
-    """sum over tasks of ln sum_s w_s p(task | s); the first entry is that of the start."""
-    log_hyperprior: Float[Array, " t"]
-    """Log density of the hyperprior, up to a constant; it keeps components with few tasks from
-    collapsing."""
-    converged: bool
-    """Whether the restart ended because the objective stopped improving."""
-
-    @property
-    def objective(self) -> Float[Array, " t"]:
-        """Sum of both parts, which never falls."""
-        return np.asarray(self.log_evidence + self.log_hyperprior)
-
-    @property
-    def n_iterations(self) -> int:
-        """Number of iterations."""
-        return len(self.log_evidence) - 1
-
-
-@dataclass(frozen=True)
-class Restart:
-    """Result of one start: the mixture that it led to."""
-
-    prior: MixturePrior
-    history: History
-    centre: Family | None = None
-    """Centre of the hyperprior, where it was learned: the population of arms, for every arm."""
-    is_refined: bool = False
-    """Whether a quick approximation led near to this mixture, and the model itself to the end."""
-
-    @property
-    def objective(self) -> float:
-        """Final value of the objective."""
-        return float(self.history.objective[-1])
-
-
-def best(restarts: Sequence[Restart]) -> Restart:
-    """Return the restart with the largest objective; the first of equals.
-
-    Objectives of quick approximations cannot be compared with those of the model itself: the
-    restart that was refined is the best.
-    """
-    return max(restarts, key=lambda restart: (restart.is_refined, restart.objective))
-
-
-# -- one restart ----------------------------------------------------------------------------------
-
-
-def climb(model: Model, family: Family, weights: Float[Array, " L"], patience: Patience) -> Restart:
-    """Improve a mixture until an iteration gains less than the tolerance.
-
-    The E step computes each task's posterior over components, its shares. The M step sets a
-    component's weight to its share of all tasks and pseudo-tasks, and lets the model improve its
-    parameters. Two such steps show a direction; a leap along it is kept if the objective does not
-    fall. That is SQUAREM by Varadhan and Roland, and it saves most of the many small steps.
-    """
-    now = _State.at(model, family, weights)
-    course = [now.objective_parts]
-    converged, reach = False, _FIRST_REACH
-    while not converged and len(course) <= patience.max_iterations:
-        step = _State.at(model, *now.improved(model))
-        course.append(step.objective_parts)
-        converged = step.objective - now.objective <= patience.tolerance * model.n_tasks
-        if converged or len(course) > patience.max_iterations:
-            now = step
-            break
-        further = step.improved(model)
-        leap = _leap(model, now, step, further, reach)
-        if leap is None:
-            now, reach = _State.at(model, *further), max(_FIRST_REACH, reach / _REACH_FACTOR)
-        else:
-            now, reach = leap, min(_LARGEST_REACH, reach * _REACH_FACTOR)
-        course.append(now.objective_parts)
-    evidence, hyperprior = np.array(course).T
-    return Restart(MixturePrior(now.family, now.weights), History(evidence, hyperprior, converged))
-
-
-@dataclass(frozen=True)
-class _State:
-    """A mixture, the tasks' shares in it, and both parts of the objective."""
-
-    family: Family
-    weights: Float[Array, " L"]
-    share: Float[Array, "n L"]
-    objective_parts: tuple[float, float]
-
-    @classmethod
-    def at(cls, model: Model, family: Family, weights: Float[Array, " L"]) -> _State:
-        """Run the E step."""
-        joint = np.log(weights) + model.log_evidence(family)
-        largest = joint.max(axis=1, keepdims=True)
-        with np.errstate(invalid="ignore"):  # the M step refuses a task that no component explains
-            share = np.exp(joint - largest)
-        total = share.sum(axis=1, keepdims=True)
-        evidence = float((largest + np.log(total)).sum())
-        hyperprior = model.log_hyperprior(family)
-        hyperprior += float((model.pseudo_weights * np.log(weights)).sum())
-        return cls(family, weights, share / total, (evidence, hyperprior))
-
-    @property
-    def objective(self) -> float:
-        return sum(self.objective_parts)
-
-    def improved(self, model: Model) -> tuple[Family, Float[Array, " L"]]:
-        """Run the M step."""
-        tasks = self.share.sum(axis=0) + model.pseudo_weights
-        return model.improve(self.family, self.share), tasks / tasks.sum()
-
-
-def _leap(
-    model: Model,
-    start: _State,
-    step: _State,
-    further: tuple[Family, Float[Array, " L"]],
-    reach: float,
-) -> _State | None:
-    """Return the state that the two steps point to, or None if its objective is lower."""
-    points = [
-        np.concatenate([np.log(weights), model.pack(family)])
-        for family, weights in ((start.family, start.weights), (step.family, step.weights), further)
-    ]
-    first = points[1] - points[0]
-    turn = points[2] - points[1] - first
-    length = float(np.linalg.norm(first))
-    times = min(reach, length / max(float(np.linalg.norm(turn)), 1e-300))
-    if times <= 1:
-        return None
-    target = points[0] + 2 * times * first + times**2 * turn
-    n = len(start.weights)
-    family = model.unpack(target[n:], n)
-    if family is None:
-        return None
-    leap = _State.at(model, family, np.asarray(special.softmax(target[:n])))
-    # An objective that is NaN fails this comparison, too.
-    return leap if leap.objective >= step.objective else None
 
 
 # -- several restarts -----------------------------------------------------------------------------
@@ -274,16 +124,22 @@ class RestartSpec:
     patience: Patience
 
 
-def pooled_restart(model: Model, patience: Patience) -> Restart:
+def pooled_restart(model: Model, patience: Patience, of_sample: Restart | None = None) -> Restart:
     """Learn one component from all tasks; rarely tried arms resemble the others.
 
-    The hyperprior is first as broad as the data, then the population of arms that was found.
+    The hyperprior is first as broad as the data, then the population of arms that was found; or
+    first that of a sample of the tasks, which is no longer broad, so that one round is enough.
     """
-    quick = model.quick()
-    restart = climb(quick or model, model.centre, np.ones(1), patience)
+    quick, first, rounds = model.quick(), model.centre, _POPULATION_ROUNDS
+    begin = quick or model
+    if of_sample is not None:
+        first, rounds = of_sample.prior.family, 1
+        if of_sample.centre is not None:
+            begin = model.about(of_sample.centre, model.pseudo)
+    restart = climb(begin, first, np.ones(1), patience)
     if quick is not None:
         return refined(model, restart, patience)
-    for _ in range(_POPULATION_ROUNDS):
+    for _ in range(rounds):
         found = population(model, restart.prior)
         if found is None:
             break
@@ -324,7 +180,7 @@ def run(spec: RestartSpec, groups: Int[Array, " n"]) -> Restart:
 
 def refine(spec: RestartSpec, restart: Restart) -> Restart:
     """Climb on from the result of a quick approximation with the model itself."""
-    centred = spec.model.about(spec.pooled.prior.family, PSEUDO / spec.n_components)
+    centred = about_pooled(spec.model, spec.pooled.prior, spec.n_components)
     return refined(centred, restart, spec.patience)
 
 
@@ -407,8 +263,7 @@ def population(model: Model, prior: MixturePrior) -> Population | None:
     family = prior.family
     if family.n_arms is None:
         return None
-    share = special.softmax(prior.log_weights + model.log_evidence(family), axis=1)
-    known = model.tasks_known(family, share)
+    known = known_tasks(model, prior)
     return Population(arm_population(family, known), known)
 
 
@@ -425,11 +280,19 @@ def with_arm_prior(model: Model, prior: MixturePrior) -> MixturePrior:
     n = prior.n_components
     family = found.replaced(prior.family, PSEUDO / n if n > 1 else 0.0)
     result = prior.replace(family=family, arm_prior=found.arm_prior)
-    return result.mark_new(np.flatnonzero(~model.statistics.pulls.any(axis=0)).tolist())
+    return result.mark_new(np.flatnonzero(model.total(_pulls) == 0).tolist())
+
+
+def _pulls(model: Model) -> Int[Array, " K"]:
+    return np.asarray(model.statistics.pulls.sum(axis=0))
 
 
 def known_tasks(model: Model, prior: MixturePrior) -> Float[Array, "L *K"]:
     """Return from how many of the model's tasks each arm of each component is known."""
+    return np.asarray(model.total(_known, prior))
+
+
+def _known(model: Model, prior: MixturePrior) -> Float[Array, "L *K"]:
     share = np.ones((model.n_tasks, 1))
     if prior.n_components > 1:
         share = special.softmax(prior.log_weights + model.log_evidence(prior.family), axis=1)

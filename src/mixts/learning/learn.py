@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import Any, Literal
@@ -13,25 +15,31 @@ from mixts import _checks, _random
 from mixts._progress import step
 from mixts._typing import ArrayLike, Seed
 from mixts.engines import Engine, EngineLike, engine_of
-from mixts.errors import ConvergenceWarning, ParameterError
+from mixts.errors import ConvergenceWarning, ParameterError, StatisticsError
 from mixts.families import Family, Statistics
+from mixts.learning.climbing import History, Restart, best, climb
 from mixts.learning.em import (
-    History,
-    Restart,
-    best,
+    about_pooled,
     canonical,
     pooled_restart,
+    refined,
     run_all,
     with_arm_prior,
     with_origin,
 )
+from mixts.learning.folder import TaskFolder
 from mixts.learning.histories import observed_tasks, statistics_of
 from mixts.learning.models import Model, check_options, has_noise, model_of
-from mixts.learning.models.student import with_noise
+from mixts.learning.models.student import showing_noise, typical_noise, with_noise
 from mixts.learning.options import LearningOptions, Method
+from mixts.learning.passes import Passes
 from mixts.learning.select import Selection, Training, compare
 from mixts.learning.stack import by_weight, drop_few, merge_same, union, with_kinds
 from mixts.prior import MixturePrior
+
+_PASSES = 20
+"""Passes over all tasks that a fit usually takes, by which an engine is chosen: 17 for a million
+tasks with clicks on 20 arms, see benchmarks/lakes.py."""
 
 BROADER = 9.0
 """Factor between the variances of the broad component and those of the whole mixture."""
@@ -81,7 +89,8 @@ def learn_prior(
     tasks
         Statistics of past tasks (``belief.statistics``), a list of statistics, or a list of
         histories: see :func:`mixts.learning.statistics_of`. Tasks may differ in length; tasks
-        without observations are ignored.
+        without observations are ignored. Or a :class:`mixts.learning.TaskFolder`, which holds more
+        tasks than memory.
     n_components
         Number of components; or "auto", which compares mixtures of 1, 2, 3 ... components by the
         evidence of held-out tasks, cross-validated over tasks; or the ``selection`` of such a
@@ -155,18 +164,21 @@ def learn(
     Learned
         The prior, the course of its restarts and the comparison of numbers of components.
     """
-    given = LearningOptions.of(method=method, **options)
-    training = Training(_observed(tasks, given.of_model), given, seed_number(seed))
+    given, number = LearningOptions.of(method=method, **options), seed_number(seed)
+    sample = tasks.sample(number) if isinstance(tasks, TaskFolder) else tasks
+    training = Training(_observed(sample, given.of_model), given, number)
     selection = n_components if isinstance(n_components, Selection) else None
     members = _checked_numbers(n_components, len(training.statistics))
     by_method = _by_two_stages if method == "two-stage" else _by_evidence
     n_kinds = None if selection is None else selection.n_kinds
     is_given = members is not None and selection is None
-    learned = by_method(training, members, n_kinds, is_given, engine)
-    model = training.model
-    prior, unimodal = (
-        with_origin(model, with_arm_prior(model, one)) for one in (learned.prior, learned.unimodal)
-    )
+    with _elsewhere(tasks, training, engine) as (training, where):
+        learned = by_method(training, members, n_kinds, is_given, where)
+        model = training.whole
+        prior, unimodal = (
+            with_origin(model, with_arm_prior(model, one))
+            for one in (learned.prior, learned.unimodal)
+        )
     learned = replace(learned, prior=prior, unimodal=unimodal)
     if selection is not None:
         learned = replace(learned, selection=selection)
@@ -261,6 +273,8 @@ def _by_evidence(
             numbers = sorted({*members, n_kinds or 1})
             pooled, restarts = _restarts(training, numbers, where)
     found = {n: best(restarts[n]) for n in members}
+    if training.elsewhere is not None:
+        pooled, found = _on_all(training, pooled, found)
     heaviest = max(members, key=lambda n: members[n])
     for restart in found.values():
         if not restart.history.converged:
@@ -302,6 +316,26 @@ def _restarts(
         pairs = zip(specs, results, strict=True)
         found[n] = tuple(restart for spec, restart in pairs if spec.n_components == n)
     return pooled, found
+
+
+def _on_all(
+    training: Training, pooled: Restart, found: dict[int, Restart]
+) -> tuple[Restart, dict[int, Restart]]:
+    """Go on from mixtures of a sample with all tasks; one component comes first."""
+    model, patience = training.whole, training.patience
+    step(f"learning 1 kind from all {model.n_tasks:,} tasks")
+    pooled, everywhere = pooled_restart(model, patience, pooled), {}
+    for n, restart in found.items():
+        if n == 1:
+            everywhere[n] = pooled
+            continue
+        step(f"learning {n} kinds from all {model.n_tasks:,} tasks")
+        prior, centred = restart.prior, about_pooled(model, pooled.prior, n)
+        climbing = centred.quick() or centred
+        everywhere[n] = climb(climbing, prior.family, prior.weights, patience)
+        if climbing is not centred:
+            everywhere[n] = refined(centred, everywhere[n], patience)
+    return pooled, everywhere
 
 
 def _by_two_stages(
@@ -350,6 +384,43 @@ def _joined(
 
 
 # -- arguments ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _elsewhere(
+    tasks: Any, training: Training, engine: EngineLike
+) -> Iterator[tuple[Training, EngineLike]]:
+    """Yield the training with all tasks of a folder, and the engine; else what was given."""
+    if not isinstance(tasks, TaskFolder):
+        yield training, engine
+        return
+    if training.options.method == "two-stage":
+        raise ParameterError(
+            "method 'two-stage' needs all tasks in memory, and a TaskFolder is read in parts: use "
+            "the method 'evidence', or give the statistics of a sample"
+        )
+    if training.options.offset:
+        raise ParameterError(
+            "tasks with an offset are learned in memory: give statistics, not a TaskFolder"
+        )
+    if has_noise(training.statistics) and training.options.noise_std is None:
+        tasks = _showing_noise(tasks, training)
+    with engine_of(engine, n_jobs=_PASSES * len(tasks.sizes)) as where:
+        # Restarts on the sample are other work: whether it pays to start workers is decided anew.
+        yield replace(training, elsewhere=Passes(tasks, where)), None if engine is None else where
+
+
+def _showing_noise(tasks: TaskFolder, training: Training) -> TaskFolder:
+    """Return tasks that all show noise, as those of the sample do."""
+    sample = tasks.sample(training.seed)
+    if training.options.noise == "per-task":
+        return tasks.changed(showing_noise, typical_noise(sample))
+    if with_noise(sample, "common")[0] is not sample:
+        raise StatisticsError(
+            f"no task of a sample of {len(sample):,} shows any noise: the same choice always had "
+            "the same reward. Give noise_std"
+        )
+    return tasks
 
 
 def _observed(tasks: Any, options: dict[str, Any]) -> Statistics:

@@ -24,12 +24,10 @@ from mixts._typing import Array, Bool
 from mixts.errors import ParameterError
 from mixts.families import Family, Statistics
 from mixts.families.population import arm_population
+from mixts.learning.climbing import Patience, Restart, climb
 from mixts.learning.em import (
-    Patience,
-    Restart,
     RestartSpec,
     canonical,
-    climb,
     groups_of,
     known_tasks,
     points_of,

@@ -14,9 +14,11 @@ from mixts._progress import step
 from mixts._typing import Array, Float, Int
 from mixts.engines import Engine
 from mixts.families import Statistics
-from mixts.learning.em import Patience, Restart, RestartSpec, best, digests, pooled_restart, run_all
+from mixts.learning.climbing import Patience, Restart, best
+from mixts.learning.em import RestartSpec, digests, pooled_restart, run_all
 from mixts.learning.models import Model, model_of
 from mixts.learning.options import LearningOptions, Rule
+from mixts.learning.passes import Passes
 from mixts.learning.stack import MOST_KINDS, prices, stack_weights, union_evidence
 from mixts.prior import MixturePrior
 
@@ -162,10 +164,17 @@ class Training:
     statistics: Statistics
     options: LearningOptions
     seed: int
+    elsewhere: Passes | None = None
+    """All tasks, if the statistics are only a sample of them."""
+
+    @property
+    def whole(self) -> Model:
+        """Model of all tasks, also of those that memory does not hold."""
+        return self.model if self.elsewhere is None else self.model.sample_of(self.elsewhere)
 
     @cached_property
     def model(self) -> Model:
-        """Model of all tasks."""
+        """Model of the tasks in memory."""
         return self.model_of(self.statistics)
 
     def model_of(self, statistics: Statistics) -> Model:

@@ -9,15 +9,8 @@ import numpy as np
 
 from mixts.engines.local import InlineEngine
 from mixts.families import BernoulliStatistics
-from mixts.learning.em import (
-    Patience,
-    RestartSpec,
-    groups_of,
-    points_of,
-    pooled_restart,
-    run,
-    run_all,
-)
+from mixts.learning.climbing import Patience
+from mixts.learning.em import RestartSpec, groups_of, points_of, pooled_restart, run, run_all
 from mixts.learning.models import model_of
 
 N_TASKS, N_TRIES = 30, 100

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
@@ -18,6 +18,23 @@ from mixts.prior import MixturePrior
 
 MODELS: dict[tuple[type[Statistics], Noise], type[Model]] = {}
 """Model of each type of statistics and noise; a subclass registers itself."""
+
+
+class Elsewhere(ABC):
+    """All past tasks, where memory holds only some of them."""
+
+    n_tasks: int
+
+    @abstractmethod
+    def total(self, model: Model, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the sum of ``function(part, *arguments)`` over parts of the tasks, each a model.
+
+        Sums are numbers, arrays, things that add, or tuples of these, see ``added``.
+        """
+
+    @abstractmethod
+    def memory_of(self, model: Model, start: Any, limits: tuple[float, ...]) -> Any:
+        """Return where a climb from this start notes how far it is."""
 
 
 class Model(ABC):
@@ -46,6 +63,8 @@ class Model(ABC):
     """The same for the components' weights."""
     continues: bool = False
     """Whether this is a refit."""
+    elsewhere: Elsewhere | None = None
+    """All tasks, if ``statistics`` are only a sample of them."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -54,6 +73,7 @@ class Model(ABC):
 
     def __init__(self, statistics: Statistics) -> None:
         self.statistics = statistics
+        self._prepare()
         self.pseudo = self.pseudo_weights = 1.0
         self.centre = self._broad()
 
@@ -67,10 +87,37 @@ class Model(ABC):
         """Return the model of tasks whose last number of a row is an offset."""
         raise ParameterError(f"offset is for tasks with features, got {statistics!r}: leave it out")
 
-    def about(self, centre: Family, pseudo: Any) -> Self:
-        """Return the same tasks with another hyperprior; the tasks' arrays are shared."""
+    def _prepare(self) -> None:
+        """Bring the statistics of the tasks into the form that the model computes with."""
+        return None
+
+    def _copy(self) -> Self:
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
+        return other
+
+    def with_tasks(self, statistics: Statistics) -> Self:
+        """Return the model of other tasks, with this hyperprior and what else was learned."""
+        other = self._copy()
+        other.statistics, other.elsewhere = statistics, None
+        other._prepare()
+        return other
+
+    def sample_of(self, elsewhere: Elsewhere) -> Self:
+        """Return a model of all tasks, of which these are a sample."""
+        other = self._copy()
+        other.elsewhere = elsewhere
+        return other
+
+    def total(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the sum of ``function(part, *arguments)`` over all tasks."""
+        if self.elsewhere is None:
+            return function(self, *arguments)
+        return self.elsewhere.total(self, function, *arguments)
+
+    def about(self, centre: Family, pseudo: Any) -> Self:
+        """Return the same tasks with another hyperprior; the tasks' arrays are shared."""
+        other = self._copy()
         other.centre, other.pseudo, other.pseudo_weights = centre, pseudo, pseudo
         return other
 
@@ -87,7 +134,7 @@ class Model(ABC):
     @property
     def n_tasks(self) -> int:
         """Number of tasks."""
-        return len(self.statistics)
+        return len(self.statistics) if self.elsewhere is None else self.elsewhere.n_tasks
 
     @abstractmethod
     def _broad(self) -> Family:
@@ -101,9 +148,23 @@ class Model(ABC):
     def log_hyperprior(self, family: Family) -> float:
         """Compute the log density of the components' parameters, up to a constant."""
 
-    @abstractmethod
     def improve(self, family: Family, share: Float[Array, "n L"]) -> Family:
         """Return components that explain their shares of the tasks and pseudo-tasks better."""
+        return self.improved(family, self.sums(family, share))
+
+    def sums(self, family: Family, share: Float[Array, "n L"]) -> Any:
+        """Sum over tasks all that ``improved`` must know of them: sums of parts add, see ``added``.
+
+        A model that has only ``improve`` learns from tasks in memory.
+        """
+        raise ParameterError(
+            f"{type(self).__name__} has no sums over tasks, so that it learns only from tasks in "
+            "memory: give it statistics, such as those of a sample of the tasks"
+        )
+
+    def improved(self, family: Family, sums: Any) -> Family:
+        """Return components that explain the tasks of these sums and pseudo-tasks better."""
+        raise NotImplementedError
 
     @abstractmethod
     def pack(self, family: Family) -> Float[Array, " p"]:
@@ -204,6 +265,16 @@ def _model_type(statistics: Statistics, noise: Noise | None) -> type[Model]:
             "(mixts.extend.models), as docs/how-to/add-a-family.md says"
         )
     return kind
+
+
+def added(one: Any, other: Any) -> Any:
+    """Add sums over different tasks: numbers, arrays, or tuples of sums; None if one is unknown."""
+    if one is None or other is None:
+        return None
+    if not isinstance(one, tuple):
+        return one + other
+    parts = [added(*pair) for pair in zip(one, other, strict=True)]
+    return type(one)(*parts) if hasattr(one, "_fields") else tuple(parts)
 
 
 def positive(logs: Array, largest: float = 60.0) -> Array | None:

@@ -124,17 +124,17 @@ class CoefficientModel(Model):
     def maximised(
         self,
         before: Float[Array, "L d"],
-        share: Float[Array, "n L"],
+        tasks: Float[Array, " L"],
         sums: LinearSums,
         precision: Float[Array, "G d d"],
         units: Units | None = None,
     ) -> tuple[Float[Array, "L d"], Float[Array, "G d d"]]:
         """Return the means and covariances that explain posterior moments and pseudo-tasks best.
 
-        ``before`` are the means from which the sums of moments are measured.
+        ``before`` are the means from which the sums of moments are measured, and ``tasks`` the sums
+        of shares.
         """
         first, second, within = sums
-        tasks = share.sum(axis=0)
         weight, given, centre = units or (tasks, self.pseudo, self.centre.full_covariances())
         pull, pseudo = (np.broadcast_to(x, tasks.shape) for x in (given, self.pseudo))
         start = self.centre.mean - before

@@ -6,9 +6,9 @@ A Beta distribution is a row of two outcomes. All rows of all components are imp
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse, special
@@ -39,6 +39,9 @@ NOTHING = 1e-14
 LARGEST_SUM = 1e250
 """Divide a growing sum by this when it exceeds it, long before it overflows."""
 
+_FEW_PAIRS = 1 << 16
+"""Table of possible levels that is small anyway: half a megabyte of places."""
+
 NEGLIGIBLE = 1e-17
 """Terms below this fraction of the sum change no digit of it."""
 
@@ -56,20 +59,12 @@ class Levels:
     @classmethod
     def of(cls, columns: Int[Array, "n c"]) -> Levels:
         """Find the entries, ordered by column, then by value."""
-        tasks, owners = np.nonzero(columns)
-        values = columns[tasks, owners]
-        order = np.lexsort((values, owners))
-        owners, values = owners[order], values[order]
-        is_first = np.ones(len(order), bool)
-        is_first[1:] = (np.diff(owners) != 0) | (np.diff(values) != 0)
-        entry = np.empty(len(order), np.int64)
-        entry[order] = np.cumsum(is_first) - 1
-        starts = np.searchsorted(tasks, np.arange(len(columns) + 1))
-        found = values[is_first].astype(float)
-        matrix = sparse.csr_array(
-            (np.ones(len(entry)), entry, starts), shape=(len(columns), len(found))
-        )
-        return cls(found, owners[is_first], columns.shape[1], matrix)
+        n, width = columns.shape
+        filled = np.flatnonzero(columns != 0)
+        starts = np.searchsorted(filled, width * np.arange(n + 1))
+        owner, value, entry = _levels(filled % width, columns.ravel()[filled])
+        matrix = sparse.csr_array((np.ones(len(entry)), entry, starts), shape=(n, len(value)))
+        return cls(value.astype(float), owner, width, matrix)
 
     def times(self, numbers: Float[Array, "n c"]) -> sparse.csr_array:
         """Return ``tasks`` with a task's number of the column in place of each 1."""
@@ -135,6 +130,48 @@ class Levels:
         return np.searchsorted(self.column, np.arange(self.n_columns))
 
 
+def _levels(
+    owners: Int[Array, " m"], values: Int[Array, " m"]
+) -> tuple[Int[Array, " u"], Int[Array, " u"], Int[Array, " m"]]:
+    """Return distinct pairs, ordered by owner, then by value, and the place of each given pair."""
+    width = int(values.max(initial=0)) + 1
+    n_pairs = (int(owners.max(initial=0)) + 1) * width
+    if n_pairs > max(_FEW_PAIRS, len(owners)):  # a table of all possible pairs would be large
+        order = np.lexsort((values, owners))
+        is_first = np.ones(len(order), bool)
+        is_first[1:] = (np.diff(owners[order]) != 0) | (np.diff(values[order]) != 0)
+        entry = np.empty(len(order), np.int64)
+        entry[order] = np.cumsum(is_first) - 1
+        first = order[is_first]
+        return owners[first], values[first], entry
+    pairs = owners * width + values
+    occurs = np.zeros(n_pairs, bool)
+    occurs[pairs] = True
+    found = np.flatnonzero(occurs)
+    place = np.cumsum(occurs) - 1
+    return found // width, found % width, place[pairs]
+
+
+@dataclass(frozen=True)
+class LevelSums:
+    """Shares of tasks, summed over the tasks of each level."""
+
+    levels: Levels
+    """Levels, without the tasks."""
+    shares: Float[Array, "u L"]
+
+    def __add__(self, other: LevelSums) -> LevelSums:
+        """Add the shares of other tasks; a level may occur in only one of both."""
+        mine, theirs = self.levels, other.levels
+        columns = np.concatenate([mine.column, theirs.column])
+        values = np.concatenate([mine.value, theirs.value]).astype(np.int64)
+        column, value, place = _levels(columns, values)
+        shares = np.zeros((len(column), self.shares.shape[1]))
+        shares[place[: len(mine.column)]] = self.shares
+        shares[place[len(mine.column) :]] += other.shares
+        return LevelSums(Levels(value.astype(float), column, mine.n_columns), shares)
+
+
 class CountsModel(MomentModel):
     """Tasks whose parameters are rows of probabilities with Dirichlet priors."""
 
@@ -161,11 +198,15 @@ class CountsModel(MomentModel):
         densities = (pseudo_density(counts, expected_logs(centre)) for counts, centre in parts)
         return float(sum((self.pseudo * density).sum() for density in densities))
 
-    def improve(self, family: Family, share: Float[Array, "n L"]) -> Family:
-        parts = zip(self._rows, self._counts(family), self._counts(self.centre), strict=True)
+    def sums(self, family: Family, share: Float[Array, "n L"]) -> tuple[RowSums, ...]:
+        return tuple(rows.sums(share) for rows in self._rows)
+
+    def improved(self, family: Family, sums: tuple[RowSums, ...]) -> Family:
+        parts = zip(self._rows, sums, self._counts(family), self._counts(self.centre), strict=True)
         return self._family(
             tuple(
-                rows.improve(counts, share, centre, self.pseudo) for rows, counts, centre in parts
+                found.improved(rows.possible, counts, centre, self.pseudo)
+                for rows, found, counts, centre in parts
             )
         )
 
@@ -240,7 +281,11 @@ class Rows:
     @classmethod
     def of(cls, counts: Int[Array, "n rows k"], possible: Bool[Array, "rows k"]) -> Rows:
         n, rows, k = counts.shape
-        return cls(Levels.of(counts.reshape(n, rows * k)), Levels.of(counts.sum(axis=2)), possible)
+        return cls(
+            Levels.of(counts.reshape(n, rows * k)),
+            Levels.of(np.einsum("nrk->nr", counts)),
+            possible,
+        )
 
     def log_evidence(self, counts: Float[Array, "L rows k"]) -> Float[Array, "n L"]:
         """Sum ln G(a + c) / G(a) - ln G(A + C) / G(A) over the rows: of ordered histories."""
@@ -253,16 +298,31 @@ class Rows:
         each = counts.reshape(len(counts), -1).T
         return np.where(each > 0, each, 1.0), counts.sum(axis=2).T
 
-    def improve(
+    def sums(self, share: Float[Array, "n L"]) -> RowSums:
+        """Sum the shares of the tasks of each level."""
+        return RowSums(*(
+            LevelSums(replace(levels, tasks=None), levels.entries @ share)
+            for levels in (self.outcomes, self.totals)
+        ))  # fmt: skip
+
+
+class RowSums(NamedTuple):
+    """Shares of tasks by the levels of their outcomes and totals."""
+
+    outcomes: LevelSums
+    totals: LevelSums
+
+    def improved(
         self,
+        possible: Bool[Array, "rows k"],
         counts: Float[Array, "L rows k"],
-        share: Float[Array, "n L"],
         centre: Float[Array, "#L rows k"],
         pseudo: float | Float[Array, "L rows"],
     ) -> Float[Array, "L rows k"]:
         """Return counts under which the shares of tasks and the pseudo-tasks are more likely."""
         problem = _Problem(
-            self, self.outcomes.entries @ share, self.totals.entries @ share,
+            Rows(self.outcomes.levels, self.totals.levels, possible),
+            self.outcomes.shares, self.totals.shares,
             expected_logs(centre),
             np.broadcast_to(pseudo, counts.shape[:2]),
         )  # fmt: skip
@@ -455,13 +515,11 @@ class BernoulliModel(CountsModel):
     statistics_type: ClassVar[type[Statistics]] = BernoulliStatistics
     statistics: BernoulliStatistics
 
-    def __init__(self, statistics: BernoulliStatistics) -> None:
-        self._pairs = np.stack(
-            [statistics.array("successes"), statistics.array("failures")], axis=2
-        )
+    def _prepare(self) -> None:
+        arrays = [self.statistics.array(name) for name in ("successes", "failures")]
+        self._pairs = np.stack(arrays, axis=2)
         possible = np.ones(self._pairs.shape[1:], bool)
         self._rows = (Rows.of(self._pairs, possible),)
-        super().__init__(statistics)
 
     def _broad(self) -> BernoulliArms:
         return BernoulliArms.uniform(self.statistics.shape[0])

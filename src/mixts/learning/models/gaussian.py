@@ -38,6 +38,16 @@ class ArmSums(NamedTuple):
     """Sums of u (mu - m_s)^2 plus the posterior variance."""
 
 
+class GaussianSums(NamedTuple):
+    """Sums over tasks of which the M step makes components and their noise."""
+
+    misfit: float
+    """Sum of E(reward - theta)^2 over all rewards."""
+    n_rewards: int
+    """Number of rewards."""
+    arms: ArmSums
+
+
 def arm_evidence(
     count: Int[Array, "n K"],
     average: Float[Array, "n K"],
@@ -111,11 +121,13 @@ class GaussianModel(MomentModel):
 
     def __init__(self, statistics: GaussianStatistics, noise_std: float | None = None) -> None:
         self.noise_is_given = noise_std is not None
-        self._count: Array = statistics.array("count")
-        self._average: Array = statistics.array("average")
-        self._squares: Array = statistics.array("squares")
         self._noise = typical_noise(statistics) if noise_std is None else noise_std
         super().__init__(statistics)
+
+    def _prepare(self) -> None:
+        self._count: Array = self.statistics.array("count")
+        self._average: Array = self.statistics.array("average")
+        self._squares: Array = self.statistics.array("squares")
 
     @property
     def alike(self) -> float:
@@ -153,11 +165,15 @@ class GaussianModel(MomentModel):
             value -= np.sum(self.pseudo_weights) / 2 * (ratio - np.log(ratio))
         return float(value)
 
-    def improve(self, family: GaussianArms, share: Array) -> GaussianArms:  # type: ignore[override]
-        misfit, (tasks, _, first, second) = arm_moments(
+    def sums(self, family: GaussianArms, share: Array) -> GaussianSums:  # type: ignore[override]
+        misfit, arms = arm_moments(
             self._count, self._average, share, share, family.mean, family.variance,
             family.noise_std**2,
         )  # fmt: skip
+        return GaussianSums(misfit + float(self._squares.sum()), int(self._count.sum()), arms)
+
+    def improved(self, family: GaussianArms, sums: GaussianSums) -> GaussianArms:  # type: ignore[override]
+        tasks, _, first, second = sums.arms
         start = self.centre.mean - family.mean
         step = (first + self.pseudo * start) / (tasks + self.pseudo)
         scatter = second - 2 * first * step + tasks * step**2
@@ -167,8 +183,8 @@ class GaussianModel(MomentModel):
         noise = family.noise_std
         if not self.noise_is_given:
             pseudo = np.sum(self.pseudo_weights)  # each pseudo-task was observed at least once
-            total = misfit + self._squares.sum() + pseudo * self._noise**2
-            noise = float(np.sqrt(total / (self._count.sum() + pseudo)))
+            total = sums.misfit + pseudo * self._noise**2
+            noise = float(np.sqrt(total / (sums.n_rewards + pseudo)))
         return GaussianArms(family.mean + step, variance, noise)
 
     def pack(self, family: GaussianArms) -> Float[Array, " p"]:  # type: ignore[override]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy import special
@@ -18,6 +18,7 @@ from mixts.families.linear_statistics import triangle
 from mixts.learning.models.base import Model, positive
 from mixts.learning.models.coefficients import (
     CoefficientModel,
+    LinearSums,
     LinearTasks,
     evidence_of_tasks,
     inverses,
@@ -46,6 +47,18 @@ LARGE = 1e8
 """Beyond this ratio to the squared noise, squares would lose more than half of the digits."""
 
 
+class GaussianMoments(NamedTuple):
+    """Sums over tasks of which the M step makes components and their noise."""
+
+    misfit: float
+    """Sum of E(reward - a'theta)^2 over all rewards."""
+    n_rewards: int
+    """Number of rewards."""
+    tasks: Float[Array, " L"]
+    """Sums of shares."""
+    moments: LinearSums
+
+
 class LinearModel(CoefficientModel):
     """Tasks with rewards a'theta + noise; the noise is learned unless it is given."""
 
@@ -61,16 +74,18 @@ class LinearModel(CoefficientModel):
         covariance_type: CovarianceType = "full",
     ) -> None:
         self.noise_is_given = noise_std is not None
-        self._count: Array = statistics.array("count")
-        self._factor: Array = statistics.array("factor")
-        upper = self._factor[:, :-1, :-1]
-        self._gram = np.ascontiguousarray(np.swapaxes(upper, 1, 2) @ upper)
-        self._tasks = LinearTasks(self._factor, self._gram)
-        self._rest: Array = self._factor[:, -1, -1] ** 2
         self._common = common_coefficients(statistics)
         typical = typical_noise(statistics, self._common)
         self._noise = typical if noise_std is None else noise_std
         super().__init__(statistics, covariance_type)
+
+    def _prepare(self) -> None:
+        self._count: Array = self.statistics.array("count")
+        self._factor: Array = self.statistics.array("factor")
+        upper = self._factor[:, :-1, :-1]
+        self._gram = np.ascontiguousarray(np.swapaxes(upper, 1, 2) @ upper)
+        self._tasks = LinearTasks(self._factor, self._gram)
+        self._rest: Array = self._factor[:, -1, -1] ** 2
 
     @classmethod
     def with_offset(cls, statistics: Statistics, **options: Any) -> Model:
@@ -115,17 +130,22 @@ class LinearModel(CoefficientModel):
             value -= float(np.sum(self.pseudo_weights)) / 2 * (ratio - float(np.log(ratio)))
         return value
 
-    def improve(self, family: LinearGaussian, share: Array) -> LinearGaussian:  # type: ignore[override]
+    def sums(self, family: LinearGaussian, share: Array) -> GaussianMoments:  # type: ignore[override]
         if not np.isfinite(share).all():
             raise self._too_far_apart()
         precision, _ = inverses(self.distinct(family))
         misfit, sums = moments_of_tasks(
             self._tasks, share, share, family.mean, precision, family.noise_std**2
         )
-        mean, covariance = self.maximised(family.mean, share, sums, precision)
+        misfit += float(self._rest.sum())
+        return GaussianMoments(misfit, int(self._count.sum()), share.sum(axis=0), sums)
+
+    def improved(self, family: LinearGaussian, sums: GaussianMoments) -> LinearGaussian:  # type: ignore[override]
+        precision, _ = inverses(self.distinct(family))
+        mean, covariance = self.maximised(family.mean, sums.tasks, sums.moments, precision)
         if not (np.isfinite(mean).all() and np.isfinite(covariance).all()):
             raise self._too_far_apart()
-        return self._family(mean, covariance, self._improved_noise(family, misfit))
+        return self._family(mean, covariance, self._improved_noise(family, sums))
 
     def information(self, family: LinearGaussian, component: int) -> Float[Array, "n d d"]:
         return np.asarray(self._gram / family.noise_std**2)
@@ -141,12 +161,12 @@ class LinearModel(CoefficientModel):
             "others determine" + ("; or do not give noise_std" if self.noise_is_given else "")
         )
 
-    def _improved_noise(self, family: LinearGaussian, misfit: float) -> float:
+    def _improved_noise(self, family: LinearGaussian, sums: GaussianMoments) -> float:
         if self.noise_is_given:
             return family.noise_std
         pseudo = np.sum(self.pseudo_weights)  # each pseudo-task was observed at least once
-        total = misfit + self._rest.sum() + pseudo * self._noise**2
-        return float(np.sqrt(total / (self._count.sum() + pseudo)))
+        total = sums.misfit + pseudo * self._noise**2
+        return float(np.sqrt(total / (sums.n_rewards + pseudo)))
 
     def pack(self, family: LinearGaussian) -> Float[Array, " p"]:  # type: ignore[override]
         """Return the means and roots, then the logarithm of a noise that is learned."""

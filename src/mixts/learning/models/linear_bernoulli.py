@@ -18,7 +18,7 @@ from mixts.families._linear_bernoulli_posterior import click_tasks, logistic
 from mixts.families._logistic import MOST_POINTS, ClickTasks, Moments, climb, posterior_moments
 from mixts.families.coefficients import CoefficientFamily, CovarianceType
 from mixts.learning.models.base import Model
-from mixts.learning.models.coefficients import CoefficientModel, inverses
+from mixts.learning.models.coefficients import CoefficientModel, LinearSums, inverses
 from mixts.learning.models.offset import OffsetModel
 from mixts.learning.models.predictive import Prediction, Predictive, Rates
 from mixts.learning.two_stage import gaussian_of_estimates, mixture_of_estimates
@@ -53,21 +53,24 @@ class LinearBernoulliModel(CoefficientModel):
         *,
         offset: bool = False,
     ) -> None:
-        self._tasks = click_tasks(statistics)
-        self._offsets: Float[Array, " N"] | None = None
-        """Known part of each row's log odds; None if there is none."""
-        if offset:
-            rows = self._tasks.rows
-            self._tasks, self._offsets = self._tasks._replace(rows=rows[:, :-1]), rows[:, -1]
+        self._has_offset = offset
         self._most_points = MOST_POINTS
         """Most points of an integral; 0 for Laplace's approximation."""
+        super().__init__(statistics, covariance_type)
+        self._flat = self.centre
+
+    def _prepare(self) -> None:
+        self._tasks = click_tasks(self.statistics)
+        self._offsets: Float[Array, " N"] | None = None
+        """Known part of each row's log odds; None if there is none."""
+        if self._has_offset:
+            rows = self._tasks.rows
+            self._tasks, self._offsets = self._tasks._replace(rows=rows[:, :-1]), rows[:, -1]
         self._kept: tuple[LinearBernoulli, Moments] | None = None
         """Posterior moments under the family whose evidence was computed last."""
         self._modes: Array | None = None
         """Modes under the last family of a climb with Laplace's approximation: those under the
         next family are near."""
-        super().__init__(statistics, covariance_type)
-        self._flat = self.centre
 
     @classmethod
     def with_offset(cls, statistics: Statistics, **options: Any) -> Model:
@@ -163,8 +166,7 @@ class LinearBernoulliModel(CoefficientModel):
                 most = self._most_points
                 yield own, self._posterior_moments(family, most, own, wanted=wanted[own])
 
-    def improve(self, family: LinearBernoulli, share: Array) -> LinearBernoulli:  # type: ignore[override]
-        precision, _ = inverses(self.distinct(family))
+    def sums(self, family: LinearBernoulli, share: Array) -> tuple[Array, LinearSums]:  # type: ignore[override]
         sums = self.new_sums(family)
         for tasks, found in self._posteriors(family, share > 0):
             own, gap = share[tasks], found.mean - family.mean
@@ -173,7 +175,13 @@ class LinearBernoulliModel(CoefficientModel):
             within = np.einsum("ns,nsde->sde", own, found.covariance)
             tied = self.covariance_type == "tied"
             sums.within[:] += within.sum(axis=0, keepdims=True) if tied else within
-        mean, covariance = self.maximised(family.mean, share, sums, precision)
+        return share.sum(axis=0), sums
+
+    def improved(  # type: ignore[override]
+        self, family: LinearBernoulli, sums: tuple[Array, LinearSums]
+    ) -> LinearBernoulli:
+        precision, _ = inverses(self.distinct(family))
+        mean, covariance = self.maximised(family.mean, *sums, precision)
         if not (np.isfinite(mean).all() and np.isfinite(covariance).all()):
             raise StatisticsError(
                 "the features are too far apart to learn from: divide them by their sizes, and "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +12,15 @@ from mixts._numbers import LARGEST_TOTAL
 from mixts._typing import Array, Float, Int
 from mixts.families import Family, PoissonArms, PoissonStatistics, Statistics
 from mixts.learning.models.base import MomentModel, positive
-from mixts.learning.models.counts import HALVINGS, LIMITS, NOTHING, STEPS, Levels, trigamma
+from mixts.learning.models.counts import (
+    HALVINGS,
+    LIMITS,
+    NOTHING,
+    STEPS,
+    Levels,
+    LevelSums,
+    trigamma,
+)
 from mixts.learning.models.predictive import ArmPredictive
 from mixts.learning.two_stage import LEAST_TOTAL, MOST_TOTAL, Group
 
@@ -23,14 +32,13 @@ class PoissonModel(MomentModel):
     statistics: PoissonStatistics
     centre: PoissonArms
 
-    def __init__(self, statistics: PoissonStatistics) -> None:
-        self._count: Array = statistics.array("count")
-        self._total: Array = statistics.array("total")
+    def _prepare(self) -> None:
+        self._count: Array = self.statistics.array("count")
+        self._total: Array = self.statistics.array("total")
         self._totals = Levels.of(self._total)
         self._counts = Levels.of(self._count)
         self._totals_of_counts = self._counts.times(self._total.astype(float))
         self._totals_of_entries = self._totals_of_counts.T
-        super().__init__(statistics)
 
     def _broad(self) -> PoissonArms:
         """Return a component with shape 1 and the mean of all rewards."""
@@ -58,12 +66,20 @@ class PoissonModel(MomentModel):
         norm = shape * np.log(rate) - special.gammaln(shape)
         return np.asarray(norm + (shape - 1) * logs - rate * mean)
 
-    def improve(self, family: PoissonArms, share: Array) -> PoissonArms:  # type: ignore[override]
-        sums = _Sums(self, share)
+    def sums(self, family: Family, share: Array) -> tuple[LevelSums, ...]:
+        totals, counts = (replace(levels, tasks=None) for levels in (self._totals, self._counts))
+        return (
+            LevelSums(totals, self._totals.entries @ share),
+            LevelSums(counts, self._counts.entries @ share),
+            LevelSums(counts, self._totals_of_entries @ share),
+        )
+
+    def improved(self, family: PoissonArms, sums: tuple[LevelSums, ...]) -> PoissonArms:  # type: ignore[override]
+        problem = _Problem(self, *sums)
         shape, rate = family.shape, family.rate
-        value = sums.value(shape, rate)
+        value = problem.value(shape, rate)
         for _ in range(STEPS):
-            shape, rate, value = sums.step(shape, rate, value)
+            shape, rate, value = problem.step(shape, rate, value)
         return PoissonArms(shape, rate)
 
     def pack(self, family: PoissonArms) -> Float[Array, " p"]:  # type: ignore[override]
@@ -108,32 +124,34 @@ class PoissonModel(MomentModel):
         return n_components * (2 * self._count.shape[1] + 1) - 1
 
 
-class _Sums:
+class _Problem:
     """Expected log density of one M step, for each component and arm (L, K).
 
     With R the shares by total y, and S, T the shares and their totals by count n, it is
     ``sum R ln G(a + y) / G(a) + a (S ln b - S ln(b + n)) - T ln(b + n)``, and the pseudo-tasks.
     """
 
-    def __init__(self, model: PoissonModel, share: Array) -> None:
+    def __init__(
+        self, model: PoissonModel, by_total: LevelSums, by_count: LevelSums, totals: LevelSums
+    ) -> None:
         self._model = model
-        self._by_total = model._totals.entries @ share
-        self._by_count = model._counts.entries @ share
-        self._totals = model._totals_of_entries @ share
+        self._total_levels, self._by_total = by_total.levels, by_total.shares
+        self._levels, self._by_count = by_count.levels, by_count.shares
+        self._totals = totals.shares
         a, b = model.centre.shape, model.centre.rate
         self._logs, self._mean = special.psi(a) - np.log(b), a / b
         self._least_rate, self._most_rate = (LIMITS[0] / self._mean, LIMITS[1] / self._mean)
 
     def _of_totals(self, shape: Array, *, derivatives: bool = False) -> Array:
         """Sum ln G(a + y) / G(a), and derivatives, (3, L, K)."""
-        rising = self._model._totals.rising(self._by_total, shape.T, derivatives=derivatives)
+        rising = self._total_levels.rising(self._by_total, shape.T, derivatives=derivatives)
         return np.swapaxes(rising, 1, 2)
 
     def _of_counts(self, weight: Array, entries: Array) -> Array:
-        return self._model._counts.by_column(weight * entries).T
+        return self._levels.by_column(weight * entries).T
 
     def value(self, shape: Array, rate: Array) -> Array:
-        levels = self._model._counts
+        levels = self._levels
         b = rate.T[levels.column]
         later = np.log(b + levels.value[:, None])
         fall = self._of_counts(self._by_count, np.log(b) - later)
@@ -165,7 +183,7 @@ class _Sums:
 
     def _direction(self, a: Array, b: Array) -> tuple[Array, Array, Array]:
         """Return the direction in the logarithms, and the slope in that direction."""
-        levels, pseudo = self._model._counts, self._model.pseudo
+        levels, pseudo = self._levels, self._model.pseudo
         rate = b.T[levels.column]
         after = rate + levels.value[:, None]
         fall = self._of_counts(self._by_count, np.log(rate / after))

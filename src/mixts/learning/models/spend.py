@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy import special
@@ -23,7 +23,7 @@ from mixts.families.spend_marginal import (
 )
 from mixts.families.statistics import Statistics
 from mixts.learning.models.base import MomentModel, positive
-from mixts.learning.models.counts import BernoulliModel, beta_binomial, log_orders
+from mixts.learning.models.counts import BernoulliModel, RowSums, beta_binomial, log_orders
 from mixts.learning.models.predictive import ArmPredictive, Prediction, chi_squared
 from mixts.learning.two_stage import Group
 
@@ -48,17 +48,21 @@ class SpendModel(MomentModel):
     centre: SpendArms
 
     def __init__(self, statistics: SpendStatistics) -> None:
-        self._buying = BernoulliModel(
-            BernoulliStatistics(
-                successes=statistics.array("purchases"), failures=statistics.array("misses")
-            )
-        )
+        self._buying = BernoulliModel(_purchases(statistics))
+        super().__init__(statistics)
+
+    def with_tasks(self, statistics: Statistics) -> Self:
+        other = super().with_tasks(statistics)
+        other._buying = self._buying.with_tasks(_purchases(statistics))
+        return other
+
+    def _prepare(self) -> None:
+        statistics = self.statistics
         self._task, self._arm = np.nonzero(statistics.array("purchases"))
         self._spends = tuple(
             statistics.array(name)[self._task, self._arm, None].astype(float)
             for name in ("purchases", "average", "squares")
         )
-        super().__init__(statistics)
 
     def about(self, centre: Family, pseudo: Any) -> Self:
         assert isinstance(centre, SpendArms)
@@ -121,26 +125,32 @@ class SpendModel(MomentModel):
         value = value - log_sum(family.shape, family.scale)
         return self._buying.log_hyperprior(_rates(family)) + float((self.pseudo * value).sum())
 
-    def improve(self, family: SpendArms, share: Array) -> SpendArms:  # type: ignore[override]
-        rates = self._buying.improve(_rates(family), share)
-        assert isinstance(rates, BernoulliArms)
+    def sums(self, family: SpendArms, share: Array) -> SpendSums:  # type: ignore[override]
         after = self._after(self._own(family))
         logs, inverses, _ = level_means(after[2], after[3])
-        weight = share[self._task]
+        weight, gap = share[self._task], after[0] - family.log_spend.T[self._arm]
+        sharp = weight * inverses
+        spends = (
+            weight, sharp, sharp * gap, sharp * gap * gap + weight / after[1], weight * logs,
+        )  # fmt: skip
+        rates = self._buying.sums(_rates(family), share)
+        return SpendSums(rates, *map(self._by_arm, spends))
+
+    def improved(self, family: SpendArms, sums: SpendSums) -> SpendArms:  # type: ignore[override]
+        rates = self._buying.improved(_rates(family), sums.rates)
+        assert isinstance(rates, BernoulliArms)
         centre_logs, centre_inverses, _ = level_means(self.centre.shape, self.centre.scale)
         # The centre is drawn this often, and observed exactly.
-        n = self._by_arm(weight) + self.pseudo
-        precision = self._by_arm(weight * inverses) + self.pseudo * centre_inverses
-        moved = self._by_arm(weight * inverses * (after[0] - self.centre.log_spend.T[self._arm]))
-        log_spend = self.centre.log_spend + moved / precision
-        gap = after[0] - log_spend.T[self._arm]
-        misfit = self._by_arm(weight * (inverses * gap * gap + 1 / after[1]))
-        start = self.centre.log_spend - log_spend
-        misfit += self.pseudo * (centre_inverses * start * start + 1 / self.centre.strength)
-        mean_log = (self._by_arm(weight * logs) + self.pseudo * centre_logs) / n
+        n = sums.tasks + self.pseudo
+        pull, start = self.pseudo * centre_inverses, self.centre.log_spend - family.log_spend
+        precision = sums.sharp + pull
+        step = (sums.first + pull * start) / precision
+        misfit = sums.second - 2 * sums.first * step + sums.sharp * step**2
+        misfit += pull * (start - step) ** 2 + self.pseudo / self.centre.strength
+        mean_log = (sums.logs + self.pseudo * centre_logs) / n
         shape, scale = fit_levels(family.shape, family.scale, mean_log, precision / n)
         strength = np.maximum(n / misfit, LEAST_STRENGTH)
-        return SpendArms(rates.alpha, rates.beta, log_spend, strength, shape, scale)
+        return SpendArms(rates.alpha, rates.beta, family.log_spend + step, strength, shape, scale)
 
     def _by_arm(self, values: Float[Array, "m L"]) -> Float[Array, "L K"]:
         """Sum over the tasks of each arm."""
@@ -208,6 +218,28 @@ class SpendModel(MomentModel):
 
     def n_parameters(self, n_components: int) -> int:
         return n_components * (6 * self.statistics.shape[0] + 1) - 1
+
+
+class SpendSums(NamedTuple):
+    """Sums over tasks with purchases of an arm, weighted by shares, (L, K)."""
+
+    rates: tuple[RowSums, ...]
+    """Sums of all tasks about the rates of purchases."""
+    tasks: Array
+    """Sums of 1."""
+    sharp: Array
+    """Sums of u = E[1 / sigma^2]."""
+    first: Array
+    """Sums of u (mu - m_s), for the posterior mean mu of log spends."""
+    second: Array
+    """Sums of E[(mu - m_s)^2 / sigma^2]."""
+    logs: Array
+    """Sums of E[ln sigma^2]."""
+
+
+def _purchases(statistics: Statistics) -> BernoulliStatistics:
+    """Return purchases as rewards of 1."""
+    return BernoulliStatistics.adopt([statistics.array(name) for name in ("purchases", "misses")])
 
 
 def _rates(family: SpendArms) -> BernoulliArms:

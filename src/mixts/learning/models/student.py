@@ -10,7 +10,7 @@ task begin with its scatter; given that, rewards are Student variables.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -31,13 +31,20 @@ from mixts.families.noise import LEAST_DEGREES, MOST_DEGREES, expected_noise, ma
 from mixts.families.special import whole_evidence
 from mixts.learning.models.base import MomentModel, positive
 from mixts.learning.models.coefficients import (
+    LinearSums,
     Units,
     evidence_of_tasks,
     inverses,
     moments_of_tasks,
     outer,
 )
-from mixts.learning.models.gaussian import ALIKE, GaussianModel, arm_moments, draw_rewards
+from mixts.learning.models.gaussian import (
+    ALIKE,
+    ArmSums,
+    GaussianModel,
+    arm_moments,
+    draw_rewards,
+)
 from mixts.learning.models.gaussian import typical_noise as arms_noise
 from mixts.learning.models.linear import (
     LARGE_SQUARES,
@@ -67,7 +74,7 @@ LEAST_NOISE = 1e-4
 
 
 def with_noise(
-    statistics: Statistics, noise: Noise = "per-task"
+    statistics: Statistics, noise: Noise = "per-task", typical: float | None = None
 ) -> tuple[Statistics, Bool[Array, " n"]]:
     """Return tasks that all show noise, and a mask of the tasks that showed it by themselves.
 
@@ -75,7 +82,7 @@ def with_noise(
     grows without end as their noise falls to zero. But such rewards have only coarse steps, and the
     task says nothing about its noise: its repetitions count as if they had the typical noise of all
     tasks. At least, every reward has ``LEAST_NOISE`` of it. A common noise is that of all tasks:
-    it needs this only where no task shows any.
+    it needs this only where no task shows any. ``typical`` is that noise, of more tasks.
     """
     if isinstance(statistics, GaussianStatistics):
         count, average = statistics.array("count"), statistics.array("average")
@@ -88,7 +95,7 @@ def with_noise(
         factor, n = statistics.array("factor"), statistics.array("count")
         rest, spare = factor[:, -1, -1] ** 2, spare_counts(statistics)
         whole = (factor[:, :, -1] ** 2).sum(axis=1)
-    typical = typical_noise(statistics)
+    typical = typical_noise(statistics) if typical is None else typical
     least = n * (LEAST_NOISE * typical) ** 2
     shows = rest > least
     if noise == "common":
@@ -99,6 +106,11 @@ def with_noise(
     repeats = np.where((whole <= least) & (n > 1), n - 1, spare)
     wanted = np.where(shows, rest, np.maximum(repeats * typical**2, least))
     return _with_rest(statistics, wanted - rest), shows | (repeats == 0)
+
+
+def showing_noise(statistics: Statistics, typical: float) -> Statistics:
+    """Return a part of the tasks, all of which show noise."""
+    return with_noise(statistics, typical=typical)[0]
 
 
 def typical_noise(statistics: Statistics) -> float:
@@ -132,23 +144,33 @@ def noise_hyperprior(family: Any, centre: Any, pseudo: float | Array) -> float:
     return float((pseudo * value).sum())
 
 
-def improved_noise(
-    share: Float[Array, "n L"],
-    noise: tuple[Float[Array, "n L"], Float[Array, "n L"]],
-    centre: Any,
-    pseudo: float | Array,
-    *,
-    pooled: bool = False,
-) -> tuple[Float[Array, " L"], Float[Array, " L"]]:
-    """Return noise_std and degrees that explain the tasks' shares best; ``pooled``: all the same.
+class NoiseSums(NamedTuple):
+    """Sums over tasks, weighted by shares, (L,)."""
 
-    ``noise`` is freedom and unit of the noise of each task under each component.
-    """
-    tasks = share.sum(axis=0) + pseudo
-    own = expected_noise(*noise)
+    tasks: Array
+    """Sums of 1."""
+    inverse: Array
+    """Sums of E[1 / sigma^2]."""
+    log: Array
+    """Sums of E[ln sigma^2]."""
+
+    @classmethod
+    def of(
+        cls, share: Float[Array, "n L"], noise: tuple[Float[Array, "n L"], Float[Array, "n L"]]
+    ) -> NoiseSums:
+        """Sum over tasks with freedom and unit of their noise under each component."""
+        own = ((share * x).sum(axis=0) for x in expected_noise(*noise))
+        return cls(share.sum(axis=0), *own)
+
+
+def improved_noise(
+    sums: NoiseSums, centre: Any, pseudo: float | Array, *, pooled: bool = False
+) -> tuple[Float[Array, " L"], Float[Array, " L"]]:
+    """Return noise_std and degrees that explain the shares best; ``pooled``: all the same."""
+    tasks = sums.tasks + pseudo
     first = expected_noise(centre.degrees, centre.degrees * centre.noise_std**2)
     means = [
-        ((share * x).sum(axis=0) + pseudo * c) / tasks for x, c in zip(own, first, strict=True)
+        (own + pseudo * c) / tasks for own, c in zip((sums.inverse, sums.log), first, strict=True)
     ]
     if pooled:
         means = [np.full(len(tasks), tasks @ x / tasks.sum()) for x in means]
@@ -171,7 +193,7 @@ def fit_noise(
             degrees + spare[seen, None],
             degrees * noise_std**2 + squares[seen, None],
         )
-        noise_std, degrees = improved_noise(share, noise, centre, 1.0)
+        noise_std, degrees = improved_noise(NoiseSums.of(share, noise), centre, 1.0)
         if np.abs(degrees / before - 1) < _NOISE_TOLERANCE:
             break
     return float(noise_std[0]), float(degrees[0])
@@ -199,9 +221,11 @@ class StudentModel(MomentModel):
 
     def __init__(self, statistics: GaussianStatistics) -> None:
         self._known = GaussianModel(statistics)
-        self._count: Array = statistics.array("count")
-        self._average: Array = statistics.array("average")
         super().__init__(statistics)
+
+    def _prepare(self) -> None:
+        self._count: Array = self.statistics.array("count")
+        self._average: Array = self.statistics.array("average")
 
     def _broad(self) -> StudentArms:
         known = self._known.centre
@@ -219,13 +243,18 @@ class StudentModel(MomentModel):
         value -= (0.0 if self.continues else ALIKE) / 2 * (logs.sum() + joint)
         return float(value) + noise_hyperprior(family, self.centre, self.pseudo_weights)
 
-    def improve(self, family: StudentArms, share: Array) -> StudentArms:  # type: ignore[override]
+    def sums(self, family: StudentArms, share: Array) -> tuple[ArmSums, NoiseSums]:  # type: ignore[override]
         degrees, unit = family.noise_prior
         noise = degrees + self._count.sum(axis=1)[:, None], unit + family.misfit(self.statistics)
+        _, arms = arm_moments(
+            self._count, self._average, share, share * noise[0] / noise[1], family.mean,
+            _ratio(family), 1.0,
+        )  # fmt: skip
+        return arms, NoiseSums.of(share, noise)
+
+    def improved(self, family: StudentArms, sums: tuple[ArmSums, NoiseSums]) -> StudentArms:  # type: ignore[override]
+        (tasks, sharp, first, second), noise = sums
         ratio = _ratio(family)
-        _, (tasks, sharp, first, second) = arm_moments(
-            self._count, self._average, share, share * noise[0] / noise[1], family.mean, ratio, 1.0
-        )
         pull = self.pseudo / self.centre.noise_std[:, None] ** 2
         start = self.centre.mean - family.mean
         step = (first + pull * start) / (sharp + pull)
@@ -234,7 +263,7 @@ class StudentModel(MomentModel):
         shared = 1 / (1 / ratio).mean(axis=0)
         alike = 0.0 if self.continues else ALIKE
         ratio = (scatter + alike * shared) / (tasks + self.pseudo + alike)
-        noise_std, degrees = improved_noise(share, noise, self.centre, self.pseudo_weights)
+        noise_std, degrees = improved_noise(noise, self.centre, self.pseudo_weights)
         return StudentArms(family.mean + step, ratio * noise_std[:, None] ** 2, noise_std, degrees)
 
     def pack(self, family: StudentArms) -> Float[Array, " p"]:  # type: ignore[override]
@@ -358,20 +387,27 @@ class LinearStudentModel(LinearModel):
             value -= self.alike / 2 * (log_det.sum() + joint)
         return float(value) + noise_hyperprior(family, self.centre, self.pseudo_weights)
 
-    def improve(self, family: LinearStudent, share: Array) -> LinearStudent:  # type: ignore[override]
+    def sums(self, family: LinearStudent, share: Array) -> tuple[LinearSums, Array, NoiseSums]:  # type: ignore[override]
         if not np.isfinite(share).all():
             raise self._too_far_apart()
         _, noise = self._posteriors(family)
         sharp = share * noise[0] / noise[1]
         precision, _ = inverses(self._relative(family))
         _, sums = moments_of_tasks(self._tasks, share, sharp, family.mean, precision, 1.0)
+        return sums, sharp.sum(axis=0), NoiseSums.of(share, noise)
+
+    def improved(  # type: ignore[override]
+        self, family: LinearStudent, sums: tuple[LinearSums, Array, NoiseSums]
+    ) -> LinearStudent:
+        moments, sharp, noises = sums
+        precision, _ = inverses(self._relative(family))
         pull = self.pseudo / self.centre.noise_std**2
-        units = Units(sharp.sum(axis=0), pull, self._relative(self.centre))
-        mean, relative = self.maximised(family.mean, share, sums, precision, units)
+        units = Units(sharp, pull, self._relative(self.centre))
+        mean, relative = self.maximised(family.mean, noises.tasks, moments, precision, units)
         if not (np.isfinite(mean).all() and np.isfinite(relative).all()):
             raise self._too_far_apart()
         pseudo = self.pseudo_weights
-        noise = improved_noise(share, noise, self.centre, pseudo, pooled=self._pooled)
+        noise = improved_noise(noises, self.centre, pseudo, pooled=self._pooled)
         return self._student(mean, relative, *noise)
 
     def information(self, family: LinearStudent, component: int) -> Float[Array, "n d d"]:  # type: ignore[override]

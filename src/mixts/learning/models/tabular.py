@@ -39,14 +39,16 @@ class TabularModel(CountsModel):
         self._horizon = _checks.count(horizon, "horizon")
         self._initial = initial
         self._support = checked_support(support, statistics)
+        super().__init__(statistics)
+
+    def _prepare(self) -> None:
         rows = self._states * self._actions
-        self._pairs = statistics.array("rewards").reshape(-1, rows, 2)
-        self._moves = statistics.array("transitions").reshape(-1, rows, self._states)
+        self._pairs = self.statistics.array("rewards").reshape(-1, rows, 2)
+        self._moves = self.statistics.array("transitions").reshape(-1, rows, self._states)
         self._rows = (
             Rows.of(self._pairs, np.ones((rows, 2), bool)),
             Rows.of(self._moves, self._support.reshape(rows, self._states)),
         )
-        super().__init__(statistics)
 
     @classmethod
     def check_options(cls, statistics: Statistics, options: Mapping[str, Any]) -> None:
