@@ -184,7 +184,7 @@ fault(
 )
 fault(
     "a fact that is not known has its raw mean in logs",
-    "tests/unit/logs/test_pooled.py::test_rows_of_logs_are_rows_of_descriptions",
+    "tests/unit/logs/test_pooled.py::test_what_a_person_lacks_makes_no_bad_row",
     edit(
         "mixts.features:Pooled.numbers",
         "np.where(known[:, None], block, 0.0)",

@@ -443,34 +443,45 @@ fault(
 # -- facts of the person, and imagined outcomes ---------------------------------------------------
 
 CONTEXT = "serve/tests/contracts/test_store_context.py"
+
 fault(
     "facts are not part of what a key stands for",
     f"{CONTEXT}::test_a_key_stands_for_the_same_facts[sqlite]",
     edit(
         "mixts_serve.offers:request_digest",
-        "named, listed, amounts, context",
-        "named, listed, amounts",
+        "_canonical(plain_facts(request.context)) or None",
+        "None",
     ),
 )
 fault(
     "people with the same rows share the facts of the first",
     f"{CONTEXT}::test_what_is_not_known_counts_as_the_average_person",
-    edit("mixts_serve.store.tables:ActionSet.of", '(names or "").encode() + (facts or "").encode()',
-         '(names or "").encode()'),
-)  # fmt: skip
+    edit(
+        "mixts_serve.store.tables:ActionSet.of",
+        'head + body + (names or "").encode() + (facts or "").encode()',
+        'head + body + (names or "").encode()',
+    ),
+)
 fault(
     "an export has the score of the first action",
     f"{CONTEXT}::test_an_export_has_facts_and_scores_to_learn_from[sqlite]",
-    edit("mixts_serve.store.export:_raw_values", "name: each[action]", "name: each[0]"),
+    edit(
+        "mixts_serve.store.export:_raw_values",
+        "{name: each[action] for name, each in known.scores.items()}",
+        "{name: each[0] for name, each in known.scores.items()}",
+    ),
 )
 fault(
-    "an imagined outcome is forgotten",
+    "what is imagined of an action is that it earned nothing",
     "serve/tests/contracts/test_store_imagine.py::test_what_is_imagined_is_what_would_be",
-    edit("mixts_serve.imagine:imagined", "in outcomes:", "in outcomes[:1]:"),
+    edit("mixts_serve.imagine:imagined", "np.array([reward])", "np.array([0.0])"),
 )
 fault(
     "a cell of arms by kind counts the expected reward as earned",
     "serve/tests/contracts/test_store_agreement.py",
-    edit("mixts_serve.agreement:VersionWatch.add", "(bet.kinds, (1.0, bet.mean, bet.value))",
-         "(bet.kinds, (1.0, bet.mean, bet.mean))"),
-)  # fmt: skip
+    edit(
+        "mixts_serve.agreement:VersionWatch.add",
+        "np.multiply.outer(bet.kinds, (1.0, bet.mean, bet.value))",
+        "np.multiply.outer(bet.kinds, (1.0, bet.mean, bet.mean))",
+    ),
+)

@@ -80,6 +80,7 @@ def test_what_is_not_known_counts_as_the_average_person(
     store: DecisionStore, context: dict[str, Any]
 ) -> None:
     with Decider(PRIOR, store, seed=1) as decider:
+        decider.decide("bob", offer())
         decider.decide("ada", offer(), context=context)
         offered = store.last_offer("ada")
         assert offered is not None
