@@ -34,13 +34,20 @@ PROGRAMS = {
         "from mixts.bridges.arviz import to_inference_data; to_inference_data(prior.belief(), 9)"
     ),
     "dask": "from mixts.engines.dask import DaskEngine",
+    "duckdb": (
+        "import duckdb; from mixts.logs import read_logs; "
+        "rows = duckdb.sql(\"SELECT 'u' AS task, 'a' AS arm, 1 AS reward\"); "
+        "read_logs(rows, task='task', arm='arm', reward='reward')"
+    ),
     "gym": "import mixts.bridges.gym",
+    "ibis": "import ibis",
     "logs": "import mixts.pages.fit; from mixts import fit_logs, plot",
     "pandas": "import pandas",
     "plots": "import matplotlib; matplotlib.use('Agg'); mixts.plot(prior)",
     "polars": "import polars",
     "progress": "import rich",
     "sklearn": "mixts.MixturePriorEstimator(2)",
+    "spark": "import pyspark; import mixts.engines.spark",
     "table": "import pyarrow",
 }
 """What an extra is for, after the core's program; other extras are for development only."""

@@ -73,7 +73,8 @@ def fit_with(check: PriorCheck | None, converged: bool = True, faulty: bool = Fa
     """Return a fit of which only the facts for the advice are known."""
     fit = object.__new__(Fit)
     warnings = (LogWarning("copies", "Every row occurs twice."),) if faulty else ()
-    known = {"check": check, "warnings": warnings, "learned": SimpleNamespace(converged=converged)}
+    learned, prior = SimpleNamespace(converged=converged), SimpleNamespace(features=None)
+    known = {"check": check, "warnings": warnings, "learned": learned, "prior": prior}
     fit.__dict__.update(known)
     return fit
 
@@ -202,3 +203,12 @@ def test_noise_that_varies_less_than_predicted_is_no_reason_against_a_prior() ->
 def test_a_prior_without_a_check_is_no_praise() -> None:
     words = "Use this prior with caution: it was not checked on held-out tasks."
     assert str(advise(fit_with(None), paying())) == words
+
+
+def test_the_simplest_prior_knows_what_is_the_same_for_everybody() -> None:
+    checks = (made(seed, 20, 20, (1, 1), 0.1, 0.0, 0) for seed in range(100))
+    check = next(one for one in checks if one.evidence.verdict("TS, flat") == "no different")
+    fit = fit_with(check)
+    assert "no better than a prior that knows nothing (TS, flat)" in str(advise(fit))
+    fit.__dict__["prior"] = SimpleNamespace(features=SimpleNamespace(pooled=object()))
+    assert "knows only what is the same for everybody (TS, flat)" in str(advise(fit))
