@@ -40,7 +40,7 @@ from mixts_serve.records import (
     checked_name,
 )
 from mixts_serve.rules import Rules
-from mixts_serve.shards import slot_of
+from mixts_serve.shards import check_slot, slot_of
 from mixts_serve.store.base import Changes, Transaction, TransactionConflictError, find_features
 from mixts_serve.store.tables import ActionSet, pack, pack_probabilities, unpack
 from mixts_serve.tasks import (
@@ -190,7 +190,10 @@ class Batch:
     def _checked(self, request: Decide) -> Asked:
         """Return a checked request; most ask for any arm, and all of these offer the same."""
         if isinstance(request, MadeDecision):
-            return checked_made(request, self._active.prior, self._now)
+            asked = checked_made(request, self._active.prior, self._now)
+            if self._rules.shard is not None:
+                check_slot(request.id, request.task)
+            return asked
         if not request.is_plain:
             return checked_request(request, self._active.prior, self._rules.policy)
         if self._plain is None:

@@ -659,8 +659,8 @@ class Decider(Calls):
             raise errors.ActionError(f"no actions were offered to task {task!r} yet")
         prior, now = active.prior, belief.statistics
         after = imagined(prior, now, offered, outcomes)
-        before, then = (outlook(prior, each, offered, self.policy) for each in (now, after))
-        return before, then
+        before = outlook(prior, now, offered, self.policy)
+        return before, outlook(prior, after, offered, self.policy) if outcomes else before
 
     def health(self) -> Health:
         """Return whether decisions can be written, how many operations wait, and a warning.

@@ -44,6 +44,16 @@ def slot_of_id(id: str) -> bytes:
         return b""
 
 
+def check_slot(id: str, task: str) -> None:
+    """Raise ``ParameterError`` for an id by which rewards would be sent to another shard."""
+    slot = slot_of(task)
+    if slot_of_id(id) != slot:
+        raise ParameterError(
+            f"id of a decision of task {task!r} must end with {slot.hex()}, the slot of the task, "
+            f"so that its rewards find the shard; got {id!r}"
+        )
+
+
 def place_of(slot: bytes, n_shards: int) -> int:
     """Return the index of the shard that has a slot, from 0."""
     return int.from_bytes(slot, "big") * n_shards // N_SLOTS

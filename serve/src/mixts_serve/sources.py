@@ -8,6 +8,7 @@ reading.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import hashlib
 import queue
@@ -38,7 +39,9 @@ _MOST_CHUNKS = 8
 """Chunks of standard input that wait in memory."""
 
 _LONGEST_LINE = 1_000_000
-"""Bytes of a line: a request over HTTP may be as long. A longer one is no JSON line."""
+"""Bytes of a line: a request over HTTP may be as long. Of a longer one the rest is left out."""
+
+_TOO_LONG = f"longer than {_LONGEST_LINE:,} bytes: are these lines of JSON?"
 
 _HEAD = 4096
 """Bytes by which a file is recognised: some tens of rows, each with an id of its own."""
@@ -82,7 +85,9 @@ class Row:
     def of(cls, source: Source, start: Place, raw: Any) -> Row:
         """Return the row of a line of JSON, or of the fields of a row of Parquet."""
         try:
-            fields = msgspec.json.decode(raw) if isinstance(raw, bytes) else raw
+            # Some programs begin a file with a mark of the byte order.
+            text = raw.removeprefix(codecs.BOM_UTF8) if isinstance(raw, bytes) else None
+            fields = raw if text is None else msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return cls(source, start, raw, None, f"not JSON in UTF-8: {error}")
         if not isinstance(fields, dict):
@@ -200,19 +205,20 @@ class Lines(Source):
 
     def _split(self, chunks: Iterator[bytes], place: Place) -> Iterator[Part]:
         """Yield the rows of complete lines; a last one without its end counts if it is whole."""
-        rest = b""
+        rest, n_cut = b"", 0
         for chunk in chunks:
             self._head += chunk[: _HEAD - len(self._head)]
             *lines, rest = (rest + chunk).split(b"\n")
+            if lines:
+                place, n_cut = Place(place.offset + n_cut, place.line), 0
             for i in range(0, max(len(lines), 1), BATCH_ROWS):
                 part = self._part(lines[i : i + BATCH_ROWS], place)
                 place = part.end
                 yield part
-            if len(rest) > _LONGEST_LINE:
-                raise ParameterError(
-                    f"{self.name}, line {place.line + 1} is longer than {_LONGEST_LINE:,} bytes: "
-                    "are these lines of JSON?"
-                )
+            if (n_over := len(rest) - _LONGEST_LINE) > 1:  # one byte more says that it is too long
+                rest, n_cut = rest[: 1 - n_over], n_cut + n_over - 1
+        if len(rest) > _LONGEST_LINE:
+            raise ParameterError(f"{self.name}, line {place.line + 1} is {_TOO_LONG}")
         if rest.strip():
             last = Row.of(self, place, rest)
             if last.kind == "row":  # the beginning of an object is never an object
@@ -223,7 +229,9 @@ class Lines(Source):
     def _part(self, lines: Sequence[bytes], place: Place) -> Part:
         rows = []
         for line in lines:
-            if line.strip():
+            if len(line) > _LONGEST_LINE:
+                rows.append(Row(self, place, line[:_LONGEST_LINE], None, _TOO_LONG))
+            elif line.strip():
                 rows.append(Row.of(self, place, line))
             place = Place(place.offset + len(line) + 1, place.line + 1)
         return Part(rows, place)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from mixts_serve import Decide, Decider, Decision, DecisionStore, ingest, sources
 from mixts_serve.ingest import Ingest
-from mixts_serve.shards import Shard
+from mixts_serve.shards import Shard, slot_of
 from mixts_serve.sources import opened as source
 from mixts_serve.store.rebuild import rebuild
 
@@ -282,6 +282,8 @@ def test_a_shard_takes_its_own_tasks_only(store: DecisionStore, tmp_path: Path) 
     shard = Shard(1, 2)
     with Decider(arms(), store, seed=1, shard=str(shard)):
         rows = elsewhere(store)
+    for row in rows:
+        row["id"] = row["id"][:-8] + row["id"][-4:] + slot_of(row["task"]).hex()
     own = [row for row in rows if shard.holds(row["task"])]
     assert 0 < len(own) < len(rows), "the names of the tasks are of both shards"
     path, rejects = lines(tmp_path / "a.jsonl", *rows), tmp_path / "rejects.jsonl"

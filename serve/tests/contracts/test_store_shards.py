@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from mixts_serve import Decide, Decider, DecisionStore
+from mixts_serve import Decide, Decider, Decision, DecisionStore
 from mixts_serve.shards import Shard, slot_of, slot_of_id
+from msgspec.structs import replace
 
 from mixts.errors import ParameterError
 from serve.tests.contracts.stores import Opener, arms, decide_and_reward
@@ -28,6 +29,12 @@ def test_a_shard_refuses_the_tasks_of_others(store: DecisionStore) -> None:
             decider.erase(OTHERS[0])
         (error,) = log(decider, made(store.now(), task=OTHERS[0]))
         assert isinstance(error, ParameterError)
+        (error,) = log(decider, made(store.now(), task=MINE[0]))
+        assert isinstance(error, ParameterError)
+        assert f"must end with {slot_of(MINE[0]).hex()}, the slot of the task" in str(error)
+        one = made(store.now(), task=MINE[1])
+        (logged,) = log(decider, replace(one, id=one.id[:-4] + slot_of(MINE[1]).hex()))
+        assert isinstance(logged, Decision)
         assert decider.erase(MINE[0]).decisions == 1
         assert store.totals().tasks == len(MINE) - 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -447,6 +448,88 @@ def test_pages_of_other_sites_change_nothing(shop: Any) -> None:
     assert "only the dashboard itself" in page.locator("body").inner_text()
     assert decider.prior_version == 1
     page.close()
+
+
+# -- arms by kind, and imagined outcomes ----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def watched(browser: Any, site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A service that takes all arms, after its thread has compared rewards with the prior."""
+    with (
+        DecisionStore(tmp_path_factory.mktemp("watched") / "decisions.db") as store,
+        Decider(site.decider.prior, store, policy="ts", seed=1) as decider,
+        served(decider) as address,
+    ):
+        watched = Site(decider, address, browser)
+        watched.decide(*(f"customer-{i}" for i in range(40)))
+        for _ in range(600):
+            if decider.agreements() is not None:
+                break
+            time.sleep(0.05)
+        yield watched
+
+
+def test_a_cell_leads_to_the_tasks_that_took_its_arm(watched: Site, spare: Any) -> None:
+    page, store, prior = spare, watched.decider.store, watched.decider.prior
+    rows = store.tasks(limit=1000)
+    names = [formats.visible(name) for name in prior.arm_names or ()]
+    kind = Counter(row.latent for row in rows).most_common(1)[0][0]
+    alike = {
+        row.task: {one.action for one in store.history(row.task)}
+        for row in rows
+        if row.latent == kind
+    }
+    page.goto(watched.address)
+    table = page.locator("table.items")
+    heads = table.locator("thead th").all_inner_texts()
+    assert heads[1:] == [formats.visible(name) for name in prior.names or ()]
+    shades = table.locator("rect").evaluate_all(
+        "all => all.map(e => +e.getAttribute('fill-opacity'))"
+    )
+    assert max(shades) == 0.45
+    arm = names.index(table.locator("tbody th").last.inner_text())
+    some = {formats.visible(task) for task, taken in alike.items() if arm in taken}
+    assert 0 < len(some) < len(alike)
+    table.locator("tbody tr").last.locator("td").nth(kind).locator("a").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/?kind=*")
+    assert heads[1 + kind] in page.locator("#tasks").inner_text()
+    assert set(page.locator("table.tasks th a").all_inner_texts()) == some
+    assert page.complaints == []
+
+
+def test_what_is_imagined_moves_numbers_until_it_is_forgotten(site: Site, spare: Any) -> None:
+    page, before = spare, site.decider.store.totals()
+    page.goto(site.address + "/" + task_link("customer-1"))
+    panel = page.locator("#imagine")
+    assert panel.locator("b").count() == 0
+    for n_outcomes in (1, 2):
+        action = panel.locator("tbody tr").first
+        name = action.locator("th").inner_text()
+        action.get_by_role("link", name=f"Imagine 1 for {name}").click()
+        page.wait_for_url("**:1#imagine" if n_outcomes == 1 else "**:1,*:1#imagine")
+        assert panel.locator("p b").first.inner_text() == ", ".join([f"{name} 1"] * n_outcomes)
+        now, then = action.locator("td").first.inner_text().split(" → ")
+        assert float(then) > float(now)
+    next_look(page)
+    assert "Imagined, and not logged" in panel.inner_text()
+    panel.get_by_role("link", name="Forget it").click()
+    page.wait_for_url("**/tasks?name=customer-1#imagine")
+    assert panel.locator("b").count() == 0
+    assert site.decider.store.totals() == before
+    assert page.complaints == []
+
+
+def test_no_text_of_a_phone_runs_into_another(watched: Site, spare: Any) -> None:
+    """Kinds of any name beside their shares, and imagined outcomes beside their arms."""
+    resize(spare, NARROW)
+    for path, table in (("/", "table.items"), ("/" + task_link("customer-1"), "table.imagine")):
+        spare.goto(watched.address + path)
+        wide = spare.locator(table).evaluate(
+            "table => table.parentElement.scrollWidth - table.parentElement.clientWidth"
+        )
+        assert wide == 0, table
 
 
 # -- how it looks ---------------------------------------------------------------------------------

@@ -120,6 +120,30 @@ def test_a_file_that_has_no_lines(tmp_path: Path) -> None:
         read(opened(str(path)))
 
 
+@pytest.mark.parametrize("size", [999_999, 1_000_001, 1_200_000, 5_000_000])
+def test_a_line_that_is_too_long_does_not_end_the_reading(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "a.jsonl"
+    content = f"{LINES[0]}{'x' * size}\n{LINES[1]}{LINES[2]}".encode()
+    path.write_bytes(content)
+    source = opened(str(path))
+    rows, end = read(source)
+    reason = "longer than 1,000,000 bytes" if size > 1_000_000 else "not JSON"
+    assert [reason in row.reason for row in rows] == [False, True, False, False]
+    assert [row.number for row in rows] == [1, 2, 3, 4]
+    assert len(rows[1].text) == min(size, 1_000_000)
+    assert (end.offset, end.line) == (len(content), 4)
+    later, same = read(source, source.note(rows[2].start))
+    assert (ids(later), same) == (ids(rows[2:]), end)
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(LINES), encoding="utf-8-sig")
+    rows, end = read(opened(str(path)))
+    assert ids(rows) == list(range(10))
+    assert end.offset == path.stat().st_size
+
+
 def test_rows_that_are_none() -> None:
     source = StandardInput("-")
     start = sources.Place(5, 6)

@@ -109,12 +109,16 @@ def run_show(options: argparse.Namespace) -> int:
     """Print a summary of a store."""
     from mixts_serve.periodic import silence_warning
     from mixts_serve.refitter import note_of
+    from mixts_serve.shards import kept_shard
 
     with _opened(options.store) as store:
         backend, totals, unrewarded = store.backend, store.totals(), store.unrewarded()
         version, size = backend.schema_version(), _size(backend.n_bytes())
         priors, only_value, refitted = store.priors(), store.only_value(), note_of(store)
+        shard = kept_shard(store)
     print(f"{store.name}: {backend.database}, tables of version {version}, {size}")
+    if shard is not None:
+        print(f"has the tasks of shard {shard}")
     print(_counted(totals))
     if totals.defaults or unrewarded.deferred or unrewarded.given_up:
         print(_without_reward(unrewarded))

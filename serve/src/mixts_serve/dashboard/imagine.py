@@ -29,11 +29,6 @@ class Change:
     now: float
     then: float
 
-    @property
-    def moves(self) -> bool:
-        """Whether pages show another number."""
-        return abs(self.then - self.now) >= 0.0005
-
 
 @dataclass(frozen=True)
 class ImaginedAction:
@@ -118,7 +113,8 @@ def read_imagined(
     shares = zip(facts.by_kind(before.weights), facts.by_kind(after.weights), strict=True)
     kinds = [(facts.kind(g), Change(*pair)) for g, pair in enumerate(shares)]
     kinds = sorted(
-        (one for one in kinds if one[1].moves), key=lambda one: -abs(one[1].then - one[1].now)
+        (one for one in kinds if formats.percent(one[1].now) != formats.percent(one[1].then)),
+        key=lambda one: -abs(one[1].then - one[1].now),
     )
     return ImaginedView(steps, tuple(kinds[: layout.MOST_KINDS]), rows, error, kept, is_full)
 

@@ -32,6 +32,11 @@ class ItemsView:
     n_arms: int
     """Number of arms that have decisions."""
 
+    @property
+    def largest(self) -> float:
+        """The largest share, which has the darkest shade: of many arms, all shares are small."""
+        return max(cell.share for _, cells in self.rows for cell in cells)
+
 
 def read_items(
     facts: PriorFacts, agreements: Agreements | None, arms: Sequence[int]

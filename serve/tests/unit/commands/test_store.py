@@ -47,6 +47,14 @@ def test_show_of_an_empty_store(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "no prior yet" in capsys.readouterr().out
 
 
+def test_show_names_the_shard(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "part.db"
+    with DecisionStore(path) as store, Decider(PRIOR, store, shard="2/4"):
+        pass
+    assert main(["store", "show", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "has the tasks of shard 2/4"
+
+
 def test_check_and_rebuild(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(shutil.copy(store, tmp_path))  # nobody has it open
     counts = "4 tasks, 7 decisions, 5 rewards, 1 of them late"

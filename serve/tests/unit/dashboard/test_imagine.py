@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from mixts_serve import Decider, DecisionStore
+from mixts_serve import decider as decider_module
 from mixts_serve.dashboard import read_outcomes, task_page
+from mixts_serve.imagine import outlook
 
 import mixts
 from serve.tests.contracts.stores import ACTIONS, linear
@@ -83,3 +86,31 @@ def test_any_number_comes_by_a_form(tmp_path_factory: pytest.TempPathFactory) ->
     assert "Imagined, and not logged: action 0 2.50" in page.text
     kept = [one for one in page.of("input") if one.get("name") == "imagine"]
     assert [one["value"] for one in kept] == ["0:2.5"]
+
+
+def test_an_arrow_stands_between_numbers_that_differ_as_they_are_shown(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Rare clicks move in digits that large numbers do not show."""
+    path = tmp_path_factory.mktemp("rare") / "decisions.db"
+    family = mixts.BernoulliArms([[1.0, 300.0]], [[5e3, 300.0]])
+    with DecisionStore(path) as store, Decider(mixts.MixturePrior(family), store, seed=1) as rare:
+        rare.decide("ada")
+        page = Page(
+            task_page(rare, store, "ada", now=1.8e9, imagine=[(0, 1.0), (1, 1.0), (1, 0.0)])
+        )
+    assert "0.000200 → 0.000400" in page.text
+    assert "0.500 →" not in page.text
+
+
+def test_nothing_imagined_decides_once(decider: Decider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task's page asks for it every two seconds, and a decision of 10,000 arms takes 0.4 s."""
+    asked = []
+
+    def counted(*given: Any) -> Any:
+        asked.append(given)
+        return outlook(*given)
+
+    monkeypatch.setattr(decider_module, "outlook", counted)
+    page_of(decider)
+    assert len(asked) == 1
