@@ -170,9 +170,7 @@ def _counted(
                 raise LogsError(said) from error
             return Counted(*names, "linear", _linear(cells), too_large=said)
     spends = None
-    # Without logarithms there are negative rewards, in another block if not in this one.
-    has_logs = not np.isnan(cells.groups.log_average[cells.groups.differ]).any()
-    if is_auto and family == "gaussian" and has_logs and not (cells.rewards < 0).any():
+    if is_auto and family == "gaussian" and not (cells.rewards < 0).any():
         spends = _spend(cells)
     return Counted(*names, family, _STATISTICS[family](cells), spends)
 

@@ -20,6 +20,8 @@ from mixts._numbers import LARGEST
 from mixts._tables import known
 from mixts._typing import Array, Float, Int
 from mixts.errors import FormatError, MixtsError
+from mixts.features import name_of
+from mixts.logs.connect import without_password
 
 if TYPE_CHECKING:
     from mixts.logs.schema import FileSchema
@@ -49,7 +51,7 @@ def asking(method: Callable[..., R]) -> Callable[..., R]:
             raise
         except Exception as error:  # each engine has its own tree of errors
             log = getattr(self, "log", self)
-            said = " ".join(str(error).split())[:_LONGEST_ERROR]
+            said = without_password(" ".join(str(error).split()))[:_LONGEST_ERROR]
             raise FormatError(
                 f"{log.name} cannot be read, {log.engine} failed: {said} "
                 f"({type(error).__name__}). Nothing was kept: correct the table or the connection, "
@@ -110,8 +112,15 @@ class LazyLog:
     @classmethod
     def of(cls, name: str, table: Any) -> LazyLog:
         """Return the log of a lazy table."""
+        import narwhals.stable.v2 as nw
+
         rows = known(table)
-        return cls(name, tuple(rows.collect_schema().names()), rows)
+        kinds = rows.collect_schema()
+        # Among them are UUIDs, whose text is their name.
+        unknown = [key for key, kind in kinds.items() if kind == nw.Unknown]
+        if unknown:
+            rows = rows.with_columns(*(nw.col(key).cast(nw.String) for key in unknown))
+        return cls(name, tuple(kinds.names()), rows)
 
     def __str__(self) -> str:
         return self.name
@@ -171,7 +180,7 @@ class LazyLog:
         import narwhals.stable.v2 as nw
 
         kind = self.rows.collect_schema()[schema.task]
-        values = [_value(name, kind) for name in names]
+        values = values_named(names, kind)
         columns = list(dict.fromkeys(schema.columns))
         query = self.rows.filter(nw.col(schema.task).is_in(values)).select(columns)
         return self.collected(query if most is None else query.head(most)).select(columns)
@@ -194,7 +203,14 @@ def key(name: str, kind: Any) -> Any:
     column = nw.col(name)
     if kind.is_float():
         return column + 0.0  # Dask fails where 0.0 and -0.0 are keys
-    return column.cast(nw.String) if kind in (nw.Categorical, nw.Enum) else column
+    return column.cast(nw.String) if is_text(kind) and kind != nw.String else column
+
+
+def is_text(kind: Any) -> bool:
+    """Return whether a column of this type has text."""
+    import narwhals.stable.v2 as nw
+
+    return bool(kind in (nw.String, nw.Categorical, nw.Enum))
 
 
 def is_number(kind: Any) -> bool:
@@ -218,6 +234,18 @@ def missing_number(column: Any) -> Any:
 def infinite(column: Any) -> Any:
     """Return which numbers are infinite; NaN may be among them, for engines sort it last."""
     return (column > _LARGEST_FLOAT) | (column < -_LARGEST_FLOAT)
+
+
+def values_named(names: Sequence[str], kind: Any) -> list[Any]:
+    """Return the values with these names in a column of this type; some names may have none."""
+    found = []
+    for name in names:
+        try:
+            value = _value(name, kind)
+        except (ValueError, ArithmeticError):  # ArithmeticError: of decimals
+            continue
+        found += [value] if name_of(value) == name else []
+    return found
 
 
 def _value(name: str, kind: Any) -> Any:

@@ -23,8 +23,10 @@ from mixts.logs.lazy import (
     infinite,
     is_missing,
     is_number,
+    is_text,
     key,
     missing_number,
+    values_named,
 )
 from mixts.logs.schema import FileSchema
 
@@ -45,10 +47,8 @@ class Totals:
     n_rows: int
     pivot: float
     """Average of the rewards that are neither 0 nor 1: moments are taken around it."""
-    least: float
-    """Smallest usable reward of the rows that have a task, an arm and features."""
     n_other: int
-    """Number of usable rewards of these rows that are neither 0 nor 1."""
+    """Number of usable rewards, neither 0 nor 1, of rows with a task, an arm and features."""
 
 
 @dataclass(frozen=True)
@@ -76,23 +76,21 @@ class Query:
         """Return the first aggregate."""
         import narwhals.stable.v2 as nw
 
-        c, kind = nw.col("reward"), nw.col("kind")
-        other = nw.when(kind == OTHER).then(c)
+        other = nw.when(nw.col("kind") == OTHER).then(nw.col("reward"))
         rows = self._prepared().with_columns(other.alias("other"))
         if not self.has_kinds:
             n = self.log.collected(rows.select(nw.len().alias("n")))["n"][0].as_py()
-            return Totals(n, 0.0, np.nan, 0)
+            return Totals(n, 0.0, 0)
         found = self.log.collected(
             rows.group_by("kind", "whole").agg(
-                nw.len().alias("n"), c.min().alias("low"), nw.col("other").mean().alias("mean")
+                nw.len().alias("n"), nw.col("other").mean().alias("mean")
             )
         ).to_pylist()
-        whole = [one for one in found if one["whole"] and one["kind"] <= OTHER]
-        others = [one for one in whole if one["kind"] == OTHER]  # one entry at most
+        # One entry at most.
+        others = [one for one in found if one["whole"] and one["kind"] == OTHER]
         return Totals(
             sum(one["n"] for one in found),
             others[0]["mean"] if others else 0.0,
-            min((one["low"] for one in whole), default=np.nan),
             sum(one["n"] for one in others),
         )
 
@@ -158,7 +156,7 @@ class Query:
 
         kinds = self.log.rows.collect_schema()
         given = kinds[self.schema.reward]
-        if not (is_number(given) or given in (nw.String, nw.Categorical, nw.Enum, nw.Unknown)):
+        if not (is_number(given) or is_text(given)):
             raise ParameterError(f"the column of the reward must have numbers, got {given}")
         columns = [key(name, kinds[name]).alias(f"k{i}") for i, name in enumerate(self.keys)]
         reward, time = nw.col(self.schema.reward), self.schema.time
@@ -208,10 +206,13 @@ class Query:
         for i, name in enumerate(self.keys):
             if name not in facts:
                 whole = whole & ~is_missing(nw.col(f"k{i}"), kinds[name])
+            if name not in facts and is_text(kinds[name]):
+                whole = whole & (nw.col(f"k{i}") != "")
         if self.schema.time is not None:
             whole = whole & (nw.col("time_kind") == 0)
-        if self.schema.arms is not None and kinds[str(self.schema.arm)] == nw.String:
-            whole = whole & nw.col("k1").is_in(list(self.schema.arms))
+        if self.schema.arms is not None:
+            arms = values_named(self.schema.arms, kinds[str(self.schema.arm)])
+            whole = whole & (nw.col("k1").is_in(arms) if arms else nw.lit(False))
         return whole
 
     def _time_kind(self, kind: Any) -> Any:
@@ -219,7 +220,7 @@ class Query:
         import narwhals.stable.v2 as nw
 
         time = nw.col(str(self.schema.time))
-        if not (kind.is_numeric() or kind in (nw.Date, nw.Datetime, nw.Unknown)):
+        if not (kind.is_numeric() or kind in (nw.Date, nw.Datetime)):
             raise ParameterError(
                 f"the column of the time of a lazy table must have numbers or dates, got {kind}: "
                 "CAST it to TIMESTAMP in the query, or read the table into memory"
@@ -248,7 +249,7 @@ class Query:
             usual = nw.when(kind == OTHER).then(c - totals.pivot).otherwise(nw.lit(0.0))
             rows = rows.with_columns(usual.alias("usual"))
             wanted += _moments("usual")
-            if self.schema.arm is not None and totals.least >= 0:
+            if self.schema.arm is not None and self.schema.family in ("auto", "spend"):
                 positive = nw.when((kind == OTHER) & (c > 0)).then(c).otherwise(nw.lit(1.0))
                 rows = rows.with_columns(positive.log().alias("log"))
                 wanted += _moments("log")

@@ -124,6 +124,14 @@ def test_bad_rows_of_an_engine_have_no_numbers() -> None:
     ]
 
 
+def test_bad_rows_do_not_decide_the_family_of_blocks() -> None:
+    rows = table().to_pydict()
+    rows["user"] = [f"u{user}" for user in rows["user"]]
+    rows["user"][4], rows["clicked"][4] = "", 7.0
+    columns: dict[str, Any] = {"task": "user", "features": ["item"], "reward": "clicked"}
+    assert task_blocks(relation(pa.table(rows)), **columns).schema.family == "logistic"
+
+
 def test_blocks_are_of_lazy_tables() -> None:
     with pytest.raises(errors.ParameterError, match=r"expected one lazy table, .* got Table"):
         task_blocks(table(), **COLUMNS)
@@ -132,6 +140,27 @@ def test_blocks_are_of_lazy_tables() -> None:
     text = relation(table()).project('"user", item, CAST(clicked AS VARCHAR) AS clicked')
     with pytest.raises(errors.ParameterError, match="family must be named, because the rewards"):
         task_blocks(text, task="user", features=["item"], reward="clicked")
+
+
+@pytest.mark.parametrize("fault", ["no task", "another arm", "a categorical arm"])
+def test_bad_rows_do_not_decide_the_family(fault: str) -> None:
+    """Purchases stay purchases, and ratings ratings, beside a bad row with another reward."""
+    user = [f"u{i % 60}" for i in range(900)]
+    item: Any = pa.array([i % 3 for i in range(900)])
+    options: dict[str, Any] = {"task": "user", "arm": "item"}
+    if fault == "no task":
+        user[8] = ""
+    else:
+        options["arms"] = ["0", "1"]
+    if fault == "a categorical arm":
+        item = item.cast(pa.string()).dictionary_encode()
+    spent = [0.0 if i % 5 < 3 else 2.0 + i % 150 * 0.37 for i in range(900)]
+    stars = [float(i % 5) for i in range(900)]
+    for rewards, bad, family in ((spent, -3.0, "spend"), (stars, 2.5, "gaussian")):
+        rewards[8] = bad
+        rows = pa.table({"user": user, "item": item, "reward": rewards})
+        for logs in (rows, relation(rows), pl.from_arrow(rows).lazy()):
+            assert read_logs(logs, **options, reward="reward").family == family
 
 
 def test_rows_without_a_fact_count_for_the_family() -> None:
@@ -216,7 +245,18 @@ def test_a_database_is_fitted(
         (["none.duckdb", "--table", "clicks"], "there is no file none.duckdb"),
         (["logs.duckdb", "--table", "click"], "--table failed at logs.duckdb: .*clicks"),
         (["logs.duckdb", "--query", "SELECT"], "--query failed at logs.duckdb: Parser Error"),
+        (["logs.duckdb", "--query", "SELECT 1; SELECT 2"], "--query must be one SELECT"),
+        (["logs.duckdb", "--query", ""], "--query must be one SELECT"),
+        (["logs.duckdb", "--query", "COPY clicks TO 'prior.json'"], "--query must be one SELECT"),
         (["postgresql://me:secret@127.0.0.1:1/db", "--table", "x"], r"failed at .*//me:\.\.\.@127"),
+        (
+            ["postgresql://me:secret/1@host/db", "--table", "x"],
+            r":\.\.\.@host/db is no address",
+        ),
+        (
+            ["postgresql://me:1/secret@host/db", "--table", "x"],
+            r":\.\.\.@host/db is no address",
+        ),
     ],
 )
 def test_databases_that_cannot_be_read(
