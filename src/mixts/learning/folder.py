@@ -297,7 +297,8 @@ class _Block:
             self._ends = np.append(0, np.cumsum(self._arrays["size"], dtype=np.int64))
         for name, array in self._arrays.items():
             n = n_tasks if self._ends is None or name == "size" else int(self._ends[-1])
-            if array.dtype.kind not in "iuf" or len(array) != n:
+            kinds = "iuf" if kind.fields[name] is float else "iu"
+            if array.dtype.kind not in kinds or array.ndim == 0 or len(array) != n:
                 raise FormatError(
                     f"{folder / _file(number, name)} must have {n:,} numbers on its first axis, "
                     f"got an array of type {array.dtype} and shape {array.shape}"
@@ -341,9 +342,20 @@ def _read_header(folder: Path) -> dict[str, Any]:
             f"{path} is damaged: it must have {sorted(_KEYS)} and known statistics, one of "
             f"{sorted(STATISTICS)}"
         )
-    sizes = [header["grain"], *header["tasks"]]
-    if not all(isinstance(size, int) and size > 0 for size in sizes):
-        raise FormatError(f"{path} is damaged: numbers of tasks must be positive, got {sizes}")
+    lists = all(isinstance(header[name], list) for name in ("shape", "tasks"))
+    sizes = [header["grain"], *header["tasks"], *header["shape"]] if lists else []
+    if not sizes or not all(type(size) is int and size > 0 for size in sizes):
+        raise FormatError(
+            f"{path} is damaged: shape and tasks must be lists of positive numbers, and grain one, "
+            f"got {header['shape']!r}, {header['tasks']!r} and {header['grain']!r}"
+        )
+    if not isinstance(header["limits"], dict) or not isinstance(header["digest"], str):
+        raise FormatError(f"{path} is damaged: limits must be an object, and digest a text")
+    name = next(iter(STATISTICS[header["statistics"]].fields))
+    if (folder / _file(len(header["tasks"]), name)).exists():
+        raise FormatError(
+            f"{path} is damaged: it names {len(header['tasks'])} blocks, and there are more"
+        )
     return header
 
 

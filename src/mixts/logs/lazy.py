@@ -115,7 +115,7 @@ class LazyLog:
         import narwhals.stable.v2 as nw
 
         rows = known(table)
-        kinds = rows.collect_schema()
+        kinds = cls(name, (), rows).kinds()
         # Among them are UUIDs, whose text is their name.
         unknown = [key for key, kind in kinds.items() if kind == nw.Unknown]
         if unknown:
@@ -133,9 +133,14 @@ class LazyLog:
         name: str = native.get_backend().name if module == "ibis" else module
         return _ENGINES.get(name, name) + (" (through Ibis)" if module == "ibis" else "")
 
+    @asking
+    def kinds(self) -> Any:
+        """Return the types of the columns, by name; the files of a table may be missing."""
+        return self.rows.collect_schema()
+
     def numbers(self) -> frozenset[str]:
         """Return the columns that are declared as numbers."""
-        kinds = self.rows.collect_schema()
+        kinds = self.kinds()
         return frozenset(name for name in self.header if is_number(kinds[name]))
 
     def collected(self, query: Any) -> Any:

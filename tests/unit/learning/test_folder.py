@@ -173,7 +173,13 @@ def test_a_block_is_whole_grains(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"format": "other"}, "expected a file of format 'mixts/tasks', got 'other'"),
-        ({"grain": 0}, "numbers of tasks must be positive"),
+        ({"grain": 0}, "must be lists of positive numbers"),
+        ({"shape": None}, "must be lists of positive numbers"),
+        ({"tasks": None}, "must be lists of positive numbers"),
+        ({"tasks": [8, 8.5]}, "must be lists of positive numbers"),
+        ({"tasks": [16]}, "it names 1 blocks, and there are more"),
+        ({"limits": [1]}, "limits must be an object"),
+        ({"digest": 7}, "digest a text"),
         ({"version": 2}, "upgrade mixts"),
         ({"version": "1"}, "positive integer"),
         ({"statistics": "unknown"}, "known statistics"),
@@ -193,6 +199,10 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     np.save(path, np.load(path)[:-1])
     with pytest.raises(FormatError, match=r"00001\.failures\.npy must have 16 numbers"):
         list(folder.grains(1))
+    for wrong in (np.full(16, 0.5), np.array(3)):
+        np.save(path, wrong)
+        with pytest.raises(FormatError, match=r"00001\.failures\.npy must have 16 numbers"):
+            list(folder.grains(1))
     path.write_bytes(b"nothing")
     with pytest.raises(FormatError, match=r"00001\.failures\.npy is missing or damaged"):
         list(folder.grains(1))

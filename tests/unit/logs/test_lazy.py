@@ -282,3 +282,9 @@ def test_passwords_are_not_shown() -> None:
     assert without_password("postgresql://me:secret@host/db") == "postgresql://me:...@host/db"
     assert without_password("x://host/db?password=secret&a=1") == "x://host/db?password=...&a=1"
     assert without_password("logs/*.csv") == "logs/*.csv"
+
+
+def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
+    missing = pl.scan_parquet(tmp_path / "*.parquet")
+    with pytest.raises(errors.FormatError, match="the table cannot be read, polars failed"):
+        read_logs(missing, **COLUMNS)
