@@ -115,11 +115,13 @@ class LazyLog:
         import narwhals.stable.v2 as nw
 
         rows = known(table)
-        kinds = cls(name, (), rows).kinds()
-        # Among them are UUIDs, whose text is their name.
+        log = cls(name, (), rows)
+        kinds = log.kinds()
+        # In polars, columns of nulls, which may be anything; elsewhere UUIDs, whose text is a name.
         unknown = [key for key, kind in kinds.items() if kind == nw.Unknown]
         if unknown:
-            rows = rows.with_columns(*(nw.col(key).cast(nw.String) for key in unknown))
+            instead = nw.Float64 if log.engine == "polars" else nw.String
+            rows = rows.with_columns(*(nw.col(key).cast(instead) for key in unknown))
         return cls(name, tuple(kinds.names()), rows)
 
     def __str__(self) -> str:
