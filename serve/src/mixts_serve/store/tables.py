@@ -134,7 +134,7 @@ class ActionSet(Struct, frozen=True):
 
     @property
     def facts(self) -> records.Known:
-        """What was known of the person, and of the actions beside their features."""
+        """Facts of the person and scores of the actions."""
         return records.Known() if self.known is None else _decode(self.known)
 
 
